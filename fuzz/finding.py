@@ -1,0 +1,91 @@
+"""Verdicts, signatures and findings: what an oracle says of a trace, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Verdict(str, Enum):
+    """Never blurred: see README, "Verdicts"."""
+
+    OK = "ok"
+    BUG = "bug"
+    UNSUPPORTED = "unsupported"
+    STUB_GAP = "stub_gap"
+    INFRA = "infra"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Signature:
+    """The identity of a fault from release to release: no line numbers, no addresses.
+
+    ``oracle`` is contract, bounds, numeric or state; ``kind`` the class of fault (an exception's type name,
+    "wrong_output", ...); ``place`` the innermost SGLang qualified name, ``Class.attribute`` for a missing
+    attribute, or ``kernel.argument``.
+    """
+
+    oracle: str
+    kind: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}/{self.kind}/{self.place}"
+
+    @property
+    def slug(self) -> str:
+        """``<oracle>-<kind>-<place>-<hash8>``, safe as a file name on every system."""
+        readable = "-".join(re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_")[:60] for part in self.parts)
+        return f"{readable}-{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        return self.oracle, self.kind, self.place
+
+    @classmethod
+    def parse(cls, text: str) -> Signature:
+        oracle, kind, place = text.split("/", 2)
+        return cls(oracle, kind, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault seen at one step. ``verdict`` is bug, stub_gap, unsupported or infra.
+
+    ``op_index`` is the index in Program.ops of the op whose step showed it; ``mode`` that step's kind.
+    ``evidence`` maps short names to text (object, attribute, traceback, worst error and where, ...).
+    """
+
+    verdict: Verdict
+    signature: Signature
+    title: str
+    message: str
+    op_index: int
+    mode: str
+    evidence: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.value,
+            "signature": str(self.signature),
+            "title": self.title,
+            "message": self.message,
+            "op_index": self.op_index,
+            "mode": self.mode,
+            "evidence": dict(self.evidence),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Finding:
+        return cls(
+            verdict=Verdict(data["verdict"]),
+            signature=Signature.parse(data["signature"]),
+            title=data["title"],
+            message=data["message"],
+            op_index=data["op_index"],
+            mode=data["mode"],
+            evidence=dict(data["evidence"]),
+        )

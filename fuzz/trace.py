@@ -1,0 +1,87 @@
+"""What happened when a program was executed: plain data that the oracles' findings travel back in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from fuzz.finding import Finding, Verdict
+
+# Modes a step can have, as reports name them. Verify carries its tree shape and the mode that routes it.
+MODES = (
+    "extend",
+    "extend_prefix",
+    "extend_chunked",
+    "mixed",
+    "decode",
+    "verify_chain_prefill",
+    "verify_chain_decode",
+    "verify_tree_prefill",
+    "verify_tree_decode",
+    "draft_extend",
+    "idle",
+    "finish",
+    "retract",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a trace: the op it belongs to, its mode, its verdict, its wall time in seconds.
+
+    ``batch`` is what the step was handed, as JSON-able data (request rows, lengths, locations): the repro
+    script is written from it.
+    """
+
+    op_index: int
+    mode: str
+    verdict: Verdict
+    seconds: float
+    batch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All steps in order, and the findings. A program whose start-up failed has no steps and one finding."""
+
+    steps: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    seconds: float
+    sglang_version: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that was seen; harness faults outrank bugs so that they are never taken for one."""
+        seen = {finding.verdict for finding in self.findings}
+        for verdict in (Verdict.INFRA, Verdict.STUB_GAP, Verdict.BUG, Verdict.UNSUPPORTED):
+            if verdict in seen:
+                return verdict
+        return Verdict.OK
+
+    @property
+    def step_counts(self) -> tuple[tuple[str, str, int], ...]:
+        counts = Counter((step.mode, step.verdict.value) for step in self.steps)
+        return tuple((mode, verdict, n) for (mode, verdict), n in sorted(counts.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "steps": [
+                {"op_index": s.op_index, "mode": s.mode, "verdict": s.verdict.value, "seconds": s.seconds, "batch": s.batch}
+                for s in self.steps
+            ],
+            "findings": [finding.to_json() for finding in self.findings],
+            "seconds": self.seconds,
+            "sglang_version": self.sglang_version,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Trace:
+        return cls(
+            steps=tuple(
+                Step(s["op_index"], s["mode"], Verdict(s["verdict"]), s["seconds"], s["batch"]) for s in data["steps"]
+            ),
+            findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
+            seconds=data["seconds"],
+            sglang_version=data["sglang_version"],
+        )

@@ -1,0 +1,156 @@
+"""The frozen start-up geometry that a program runs in: ints and strings only, no SGLang, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+DTYPES = ("float32", "float16", "bfloat16")
+LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
+RUNNERS = ("fake", "real")
+DEVICES = ("cpu", "cuda")
+SPEC_ALGORITHMS = ("", "EAGLE")
+SPEC_MODES = ("prefill", "decode")
+
+
+class WorldError(ValueError):
+    """A World that no server could be started with; the message names the field, the value and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Geometry of one simulated server.
+
+    Lengths are in tokens, pool sizes in tokens (KV slots), ``sliding_window`` in tokens (0 = none),
+    ``logit_cap`` in logits (0 = none). ``prefill`` and ``decode`` are SGLang attention backend names.
+    ``layout`` is the order in which free KV pages are handed out. ``overlap`` 1 means overlap scheduling,
+    under which SGLang leaves the host mirrors of lengths out when no backend needs them.
+    """
+
+    prefill: str = "triton"
+    decode: str = "torch_native"
+    runner: str = "fake"
+    device: str = "cpu"
+    dtype: str = "float32"
+    num_heads: int = 2
+    num_kv_heads: int = 1
+    head_dim: int = 16
+    num_layers: int = 1
+    page_size: int = 1
+    context_len: int = 64
+    max_running_requests: int = 4
+    max_total_tokens: int = 512
+    sliding_window: int = 0
+    logit_cap: int = 0
+    layout: str = "contiguous"
+    overlap: int = 1
+    spec_algorithm: str = ""
+    spec_mode: str = "prefill"
+    spec_steps: int = 0
+    spec_topk: int = 0
+    spec_draft_tokens: int = 0
+
+    @property
+    def pair(self) -> str:
+        """The two backend names as the command line spells them, PREFILL:DECODE."""
+        return f"{self.prefill}:{self.decode}"
+
+    @property
+    def is_speculative(self) -> bool:
+        return self.spec_algorithm != ""
+
+    @property
+    def spec_reserve(self) -> int:
+        """A, the KV slots one speculative step may write per request: max(s*k, w).
+
+        With several branches and pages above 1 each branch starts on a page of its own:
+        max(((2*ps - 2 + s) // ps) * ps * k, w). Source: SGLang's speculative allocation sizing.
+        """
+        if not self.is_speculative:
+            return 0
+        steps, topk, page, width = self.spec_steps, self.spec_topk, self.page_size, self.spec_draft_tokens
+        if topk > 1 and page > 1:
+            return max(((2 * page - 2 + steps) // page) * page * topk, width)
+        return max(steps * topk, width)
+
+    @property
+    def pool_pages(self) -> int:
+        """Pages a request may own; page 0 is padding and never handed out."""
+        return self.max_total_tokens // self.page_size
+
+    def check(self) -> None:
+        """Raise WorldError on the first rule broken."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            wanted = int if field.type == "int" else str
+            if type(value) is not wanted:
+                raise WorldError(f"world.{field.name} is {value!r}; expected {wanted.__name__}")
+        _check_member("runner", self.runner, RUNNERS)
+        _check_member("device", self.device, DEVICES)
+        _check_member("dtype", self.dtype, DTYPES)
+        _check_member("layout", self.layout, LAYOUTS)
+        _check_member("spec_algorithm", self.spec_algorithm, SPEC_ALGORITHMS)
+        _check_member("spec_mode", self.spec_mode, SPEC_MODES)
+        for name, low, high in _BOUNDS:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise WorldError(f"world.{name} is {value}; expected {low}..{high}")
+        if self.num_heads % self.num_kv_heads:
+            raise WorldError(f"world.num_heads {self.num_heads} is no multiple of num_kv_heads {self.num_kv_heads}")
+        if self.max_total_tokens % self.page_size:
+            raise WorldError(f"world.max_total_tokens {self.max_total_tokens} is no multiple of page {self.page_size}")
+        self._check_speculative()
+
+    def _check_speculative(self) -> None:
+        steps, topk, width = self.spec_steps, self.spec_topk, self.spec_draft_tokens
+        if not self.is_speculative:
+            if steps or topk or width:
+                raise WorldError("world.spec_* are set but spec_algorithm is empty; expected all 0")
+            return
+        if not (1 <= steps and 1 <= topk and 2 <= width):
+            raise WorldError(f"world speculative {steps=} {topk=} {width=}; expected >=1, >=1, >=2")
+        if topk == 1 and width != steps + 1:
+            raise WorldError(f"world.spec_draft_tokens is {width}; with topk 1 SGLang forces steps + 1 = {steps + 1}")
+        # The tree has the root and at most k + (s-1)*k*k drafted candidates.
+        most = 1 + topk + (steps - 1) * topk * topk
+        if width > most:
+            raise WorldError(f"world.spec_draft_tokens is {width}; a tree of {steps=} {topk=} has at most {most}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> World:
+        """Build and check a World from parsed JSON; WorldError says what is wrong."""
+        if not isinstance(data, dict):
+            raise WorldError(f"world is {type(data).__name__}; expected an object")
+        unknown = sorted(set(data) - {field.name for field in fields(cls)})
+        if unknown:
+            raise WorldError(f"world has the unknown field {unknown[0]!r}")
+        world = cls(**data)
+        world.check()
+        return world
+
+
+# Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.
+_BOUNDS = (
+    ("num_heads", 1, 128),
+    ("num_kv_heads", 1, 128),
+    ("head_dim", 8, 512),
+    ("num_layers", 1, 8),
+    ("page_size", 1, 128),
+    ("context_len", 8, 65536),
+    ("max_running_requests", 1, 256),
+    ("max_total_tokens", 8, 1 << 20),
+    ("sliding_window", 0, 65536),
+    ("logit_cap", 0, 1000),
+    ("overlap", 0, 1),
+    ("spec_steps", 0, 16),
+    ("spec_topk", 0, 16),
+    ("spec_draft_tokens", 0, 64),
+)
+
+
+def _check_member(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise WorldError(f"world.{name} is {value!r}; expected one of {', '.join(repr(a) for a in allowed)}")
