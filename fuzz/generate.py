@@ -1,0 +1,261 @@
+"""Makes programs from choices: a world a server could be started with, then steps its scheduler could take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fuzz.choice import Choices, Seeded
+from fuzz.ledger import InvalidOp, Ledger, State, accept_max, input_max
+from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.worlds import PAGE_SIZES, draw_world, page_sizes_for
+from stubs.world import World
+
+# Interpreted kernels cost per token: some 200 tokens keep a program below a second or two.
+TOKENS_MAX = 200
+# A new program's ops: enough for a prompt, a few steps, an end and a reuse of its slots.
+OPS_MIN, OPS_MAX = 4, 14
+# Tries to find an op that fits into what is left of the pool, per op wanted.
+TRIES_PER_OP = 4
+
+
+class LimitsError(ValueError):
+    """Limits that no program can meet; the message says which and what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What programs may be made of.
+
+    ``pairs`` are spelled PREFILL:DECODE. ``twins`` lets both halves have one name, which SGLang never assembles
+    itself. ``page_sizes`` maps a backend name to the sizes it takes. ``worlds``, where given, are taken as they are
+    (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
+    ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
+    context_len + 4 + draft tokens: SGLang writes past the row there, a fault outside the attention backends.
+    """
+
+    pairs: tuple[str, ...] = ("triton:torch_native",)
+    runner: str = "fake"
+    device: str = "cpu"
+    ops_min: int = OPS_MIN
+    ops_max: int = OPS_MAX
+    tokens_max: int = TOKENS_MAX
+    twins: bool = False
+    page_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    worlds: tuple[World, ...] = ()
+    row_overflow: bool = False
+
+    def check(self) -> None:
+        """Raise LimitsError on the first rule broken."""
+        if not self.pairs and not self.worlds:
+            raise LimitsError("no pairs given; expected at least one PREFILL:DECODE")
+        for pair in self.pairs:
+            prefill, colon, decode = pair.partition(":")
+            if not (prefill and colon and decode) or ":" in decode:
+                raise LimitsError(f"pair is {pair!r}; expected PREFILL:DECODE, such as triton:torch_native")
+            if prefill == decode and not self.twins:
+                raise LimitsError(f"pair {pair!r} has two equal names, which SGLang never assembles; allow twins")
+            if not page_sizes_for(pair, self.page_sizes):
+                raise LimitsError(f"no page size serves both halves of {pair!r}; expected one of {PAGE_SIZES} at least")
+        if not 1 <= self.ops_min <= self.ops_max:
+            raise LimitsError(f"ops are {self.ops_min}..{self.ops_max}; expected 1 <= ops_min <= ops_max")
+
+
+def program_for(seed: int, limits: Limits) -> Program:
+    """The program that ``seed`` stands for under ``limits``."""
+    return generate(Seeded(seed), limits)
+
+
+def generate(choices: Choices, limits: Limits) -> Program:
+    """A program that passes ``ledger.check``; the same choices and limits give the same program."""
+    # The data seed comes first: depth-first search varies the last choices first and so leaves it alone.
+    seed = choices.integer(0, (1 << 31) - 1)
+    if limits.worlds:
+        world = choices.pick(limits.worlds)
+    else:
+        world = draw_world(choices, choices.pick(limits.pairs), limits.runner, limits.device, limits.page_sizes)
+    drawer = _Drawer(choices, world, limits)
+    return Program(world=world, ops=drawer.ops(), seed=seed)
+
+
+class _Drawer:
+    """Draws one op after the other against a ledger, which has the last word on what fits."""
+
+    def __init__(self, choices: Choices, world: World, limits: Limits) -> None:
+        self.choices = choices
+        self.world = world
+        self.limits = limits
+        self.ledger = Ledger(world)
+        self.tokens_left = limits.tokens_max
+        self.lengths = _lengths(world)
+
+    def ops(self) -> tuple[Op, ...]:
+        wanted = self.choices.integer(self.limits.ops_min, self.limits.ops_max)
+        ops: list[Op] = []
+        for _ in range(wanted * TRIES_PER_OP):
+            if len(ops) == wanted:
+                break
+            op = self._op()
+            try:
+                self.ledger.apply(op)
+            except InvalidOp:
+                # Structure is right by construction; only the pool can refuse.
+                continue
+            self.tokens_left -= _tokens(op, self.world)
+            ops.append(op)
+        return tuple(ops)
+
+    def _op(self) -> Op:
+        weighted = [(weight, draw) for weight, draw, possible in self._menu() if possible]
+        at = self.choices.integer(0, sum(weight for weight, _ in weighted) - 1)
+        for weight, draw in weighted:
+            at -= weight
+            if at < 0:
+                return draw()
+        raise AssertionError("the weights do not add up")
+
+    def _menu(self) -> tuple[tuple[int, Callable[[], Op], bool], ...]:
+        """(weight, how to draw it, whether it is possible now), the simplest first.
+
+        Weights were tuned by counting the modes of some thousand programs: each is above 3 % of all steps.
+        """
+        ledger = self.ledger
+        running = ledger.numbers(State.RUNNING)
+        steps = bool(self._generating()) and self.tokens_left > 0
+        extends = self.tokens_left > 0 and (ledger.chunked is not None or ledger.rows_free > 0)
+        speculative = self.world.is_speculative
+        # A chunked prompt is all but always taken on in the very next step.
+        extend_weight = 24 if ledger.chunked is not None else 8 if running else 20
+        return (
+            (extend_weight, self._extend, extends),
+            (9, self._decode, steps and not speculative),
+            (14, self._verify, steps and speculative),
+            (20 if ledger.chunked is not None else 7, self._mixed, steps and extends and not speculative),
+            (3, self._finish, bool(running)),
+            (3, self._retract, bool(self._generating())),
+            (2, Idle, True),
+        )
+
+    def _extend(self) -> Extend:
+        return Extend(self._rows())
+
+    def _mixed(self) -> Mixed:
+        return Mixed(self._rows(), self._some(self._generating()))
+
+    def _decode(self) -> Decode:
+        return Decode(self._some(self._generating()))
+
+    def _verify(self) -> Verify:
+        numbers = self._some(self._generating())
+        most = accept_max(self.world)
+        accepts = tuple(self.choices.integer(1, most) for _ in numbers)
+        return Verify(numbers, accepts, draft_extend=0 if self.choices.chance(1, 8) else 1)
+
+    def _finish(self) -> Finish:
+        # One request at most times: the others go on beside the freed slots.
+        running = self.ledger.numbers(State.RUNNING)
+        numbers = tuple(running) if self.choices.chance(1, 4) else (self.choices.pick(running),)
+        return Finish(numbers, keep=1 if self.choices.chance(2, 3) else 0)
+
+    def _retract(self) -> Retract:
+        return Retract((self.choices.pick(self._generating()),))
+
+    def _generating(self) -> list[int]:
+        """Requests that can take one more step without leaving their length limit or their row."""
+        numbers = [number for number in self.ledger.numbers(State.RUNNING) if self.ledger.can_generate(number)]
+        if not self.world.is_speculative or self.limits.row_overflow:
+            return numbers
+        row_width = self.world.context_len + 4 + self.world.spec_draft_tokens
+        return [number for number in numbers if self.ledger.reserved(number) <= row_width]
+
+    def _some(self, numbers: list[int]) -> tuple[int, ...]:
+        """All of ``numbers``, as the scheduler does, or now and then (micro-batches) a part of them."""
+        if len(numbers) == 1 or not self.choices.chance(1, 6):
+            return tuple(numbers)
+        chosen = tuple(number for number in numbers if self.choices.chance(1, 2))
+        return chosen or (numbers[0],)
+
+    def _rows(self) -> tuple[Row, ...]:
+        """The chunked request's next chunk, then retracted and new requests; the last may be cut short."""
+        ledger, choices = self.ledger, self.choices
+        rows: list[Row] = []
+        free = ledger.rows_free
+        if ledger.chunked is not None:
+            rows.append(self._row(ledger.chunked, cut=choices.chance(1, 3)))
+            # A chunk that leaves more to come has used up the batch's budget.
+            free = 0 if rows[0].more else min(free, choices.integer(0, 1))
+        else:
+            free = min(free, 1 + choices.integer(0, 1) + choices.integer(0, 1))
+        waiting = ledger.numbers(State.RETRACTED)
+        fresh = max(ledger.requests, default=-1) + 1
+        while free and not (rows and rows[-1].more):
+            free -= 1
+            if waiting and choices.chance(7, 8):
+                number = waiting.pop(0)
+            else:
+                number, fresh = fresh, fresh + 1
+            rows.append(self._row(number, cut=not free and choices.chance(1, 3)))
+        return tuple(rows)
+
+    def _row(self, number: int, cut: bool) -> Row:
+        """One request's row; ``cut`` makes it a chunk where a page boundary allows."""
+        request = self.ledger.requests.get(number)
+        done = request.length if request is not None else 0
+        most = (request.owed if request is not None and request.owed else input_max(self.world)) - done
+        source, cached = (None, 0) if done else self._prefix(most - 1)
+        done, most = done + cached, most - cached
+        owed = bool(request is not None and request.owed)
+        tokens = most if owed else self._length(min(most, max(1, self.tokens_left // 2)))
+        more = 0
+        if cut:
+            chunk = self._chunk(done, tokens if owed else most)
+            tokens, more = (chunk, 1) if chunk else (tokens, 0)
+        return Row(number, tokens, source, cached, more)
+
+    def _chunk(self, done: int, most: int) -> int:
+        """Tokens of a chunk that ends on a page with at least one token to come, or 0 where none fits."""
+        page = self.world.page_size
+        first = page - done % page
+        count = (most - 1 - first) // page + 1 if most - 1 >= first else 0
+        if not count:
+            return 0
+        # A few pages at most: chunks are to be many, not long.
+        return first + page * self.choices.integer(0, min(count, 3 if page > 2 else 8) - 1)
+
+    def _prefix(self, most: int) -> tuple[int | None, int]:
+        """Whose KV a new prompt hits, and how many tokens of it, up to ``most``."""
+        page = self.world.page_size
+        sources = [number for number in self.ledger.requests if min(self.ledger.cacheable(number), most) >= page]
+        if not sources or not self.choices.chance(1, 2):
+            return None, 0
+        source = self.choices.pick(sources)
+        pages = min(self.ledger.cacheable(source), most) // page
+        # Either a drawn number of pages or all there are: the longest hit is the usual one.
+        return source, page * (pages if self.choices.chance(1, 2) else self.choices.integer(1, pages))
+
+    def _length(self, most: int) -> int:
+        """A length from 1 to ``most``: an interesting one or any."""
+        if self.choices.chance(1, 3):
+            return self.choices.integer(1, most)
+        return self.choices.pick([length for length in self.lengths if length <= most])
+
+
+def _lengths(world: World) -> tuple[int, ...]:
+    """Lengths where sizes turn over: around one and two pages, the window, the longest prompt; 1 comes first."""
+    page, window, most = world.page_size, world.sliding_window, input_max(world)
+    points = {1, page - 1, page, page + 1, 2 * page, 2 * page + 1, window - 1, window, window + 1, most - 1, most}
+    return tuple(sorted(length for length in points if 1 <= length <= most))
+
+
+def _tokens(op: Op, world: World) -> int:
+    """Query tokens an op puts through attention."""
+    match op:
+        case Extend():
+            return sum(row.tokens for row in op.rows)
+        case Mixed():
+            return sum(row.tokens for row in op.rows) + len(op.requests)
+        case Decode():
+            return len(op.requests)
+        case Verify():
+            return len(op.requests) * world.spec_draft_tokens * (1 + op.draft_extend)
+    return 0

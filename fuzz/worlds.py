@@ -1,0 +1,87 @@
+"""Draws the world of a program: small geometries whose limits a short program can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fuzz.choice import Choices
+from stubs.world import LAYOUTS, World
+
+PAGE_SIZES = (1, 2, 4, 8, 16)
+HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
+# Short contexts are come to the end of within a program; 96 leaves room for trees on pages of their own.
+CONTEXT_LENS = (32, 16, 24, 48, 64, 96)
+
+
+def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Page sizes that both backends of ``pair`` take, per ``page_sizes``; a backend not in it takes PAGE_SIZES."""
+    prefill, _, decode = pair.partition(":")
+    theirs = page_sizes.get(decode, PAGE_SIZES)
+    return tuple(size for size in page_sizes.get(prefill, PAGE_SIZES) if size in theirs)
+
+
+def draw_world(
+    choices: Choices, pair: str, runner: str, device: str, page_sizes: Mapping[str, tuple[int, ...]]
+) -> World:
+    """A world for ``pair`` that passes ``World.check`` and whose pool holds one longest request at the least."""
+    prefill, _, decode = pair.partition(":")
+    num_heads, num_kv_heads = choices.pick(HEADS)
+    sizes = page_sizes_for(pair, page_sizes)
+    page_size = choices.pick(sizes)
+    world = World(
+        prefill=prefill,
+        decode=decode,
+        runner=runner,
+        device=device,
+        dtype=choices.pick(("float32",) * 6 + ("float16", "bfloat16")),
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=choices.pick((16, 16, 16, 32)),
+        num_layers=choices.pick((1, 1, 1, 2)),
+        page_size=page_size,
+        # A prompt, six tokens shorter than the context, is to pass one page boundary.
+        context_len=choices.pick([size for size in CONTEXT_LENS if size >= page_size + 8] or [2 * page_size]),
+        max_running_requests=choices.pick((4, 3, 2)),
+        layout=choices.pick(LAYOUTS),
+        overlap=0 if choices.chance(1, 5) else 1,
+        sliding_window=_draw_window(choices, page_size) if choices.chance(1, 4) else 0,
+        logit_cap=30 if choices.chance(1, 8) else 0,
+    )
+    if choices.chance(5, 8):
+        world = _draw_speculative(choices, world, single_slot_pages=1 in sizes)
+    return replace(world, max_total_tokens=_draw_pool(choices, world))
+
+
+def _draw_window(choices: Choices, page_size: int) -> int:
+    """A sliding window in tokens: around a page, or small."""
+    return choices.pick([size for size in (page_size, page_size + 1, page_size - 1, 3, 5, 8) if size > 0])
+
+
+def _draw_speculative(choices: Choices, world: World, *, single_slot_pages: bool) -> World:
+    """``world`` with EAGLE. Trees mostly get page size 1, where that may be: few backends serve them on larger pages."""
+    steps = choices.integer(1, 4)
+    topk = choices.pick((1, 1, 2, 3))
+    draft_tokens = steps + 1
+    if topk > 1:
+        # The tree's root and candidates (World.check has the formula); 8 rows are enough to branch twice.
+        draft_tokens = choices.integer(2, min(1 + topk + (steps - 1) * topk * topk, 8))
+        if world.page_size > 1 and single_slot_pages and not choices.chance(1, 3):
+            world = replace(world, page_size=1)
+    return replace(
+        world,
+        spec_algorithm="EAGLE",
+        spec_mode=choices.pick(("prefill", "decode")),
+        spec_steps=steps,
+        spec_topk=topk,
+        spec_draft_tokens=draft_tokens,
+    )
+
+
+def _draw_pool(choices: Choices, world: World) -> int:
+    """Pool size in tokens: the default where roomy, or just above one longest request."""
+    page = world.page_size
+    request = -(-(world.context_len + 2 * world.spec_reserve) // page) * page
+    roomy = max(512 // page * page, (world.max_running_requests + 1) * request)
+    # Retracting and refusing need a pool that a second request can fill.
+    return request + request // (2 * page) * page if choices.chance(1, 4) else roomy
