@@ -1,0 +1,309 @@
+"""The parent's handle on one worker: start it, run programs in it, and learn how it died."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuzz.death import Death, cause, out_of_memory_kills
+from fuzz.program import Program
+from fuzz.trace import Trace
+from fuzz.worker import EXECUTOR, EXIT_OUR_FAULT
+
+ROOT = Path(__file__).resolve().parent.parent  # the folder that holds our rooms, for the child's sys.path
+START_SECONDS = 300  # importing SGLang takes 10 to 15 s on a quiet machine; a cold disk and busy cores take longer
+SESSION_SECONDS = 60  # forking a session takes milliseconds
+POLL_SECONDS = 0.2  # how late an ended process or a stop is noticed at most
+GRACE_SECONDS = 2  # for the program under way when a stop is asked for
+DUMP_SECONDS = 2  # for a hung process to write its stack
+LOG_BYTES_MAX = 8 << 20  # a target that prints much does not fill the disk: older text is dropped
+TAIL_BYTES = 4000
+
+
+class WorkerError(RuntimeError):
+    """The worker never got ready; the message says why and where its log is."""
+
+
+class Stopped(Exception):
+    """A stop was asked for while the worker was busy, and the grace ran out."""
+
+
+class _Silence(Exception):
+    """No message came in time."""
+
+
+class _Ended(Exception):
+    """The process, or its session, ended; ``status`` is negative for a signal."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """``folder`` holds ``sglang/`` (None: the installed one); logs go to ``out``, named by ``number``."""
+
+    python: str
+    folder: Path | None
+    out: Path
+    number: int = 0
+    device: str = "cpu"
+    executor: str = EXECUTOR
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a worker says of its target: each pair with "" or the reason why it cannot run."""
+
+    sglang_version: str
+    pairs: dict[str, str]
+    import_seconds: float
+
+
+class WorkerProcess:
+    """A held resource: ``launch``, ``wait_ready``, then ``run`` at will; ``close`` ends it.
+
+    A worker that dies is started again by the next ``run``. The thread that launches must live as long as the worker:
+    the kernel ends the child with the thread that made it.
+    """
+
+    def __init__(self, options: WorkerOptions, stop: threading.Event | None = None) -> None:
+        self.options = options
+        self._stop = stop or threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._request_fd = self._reply_fd = -1
+        self._unread = b""
+        self._session_pid: int | None = None  # None: the next session has yet to greet
+        self._requests = 0
+        self._log = options.out / f"worker-{options.number}.log"
+        self._fault_file = options.out / f"worker-{options.number}.stack"
+
+    def launch(self) -> None:
+        """Start the child without waiting for it."""
+        self.close()
+        options = self.options
+        request_fd, self._request_fd = os.pipe()
+        self._reply_fd, reply_fd = os.pipe()
+        try:
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    self._command(request_fd, reply_fd),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(request_fd, reply_fd),
+                    cwd=options.out,  # what the target drops, it drops there
+                    env=_environment(),
+                    start_new_session=True,  # Ctrl-C reaches the parent alone, and the whole family can be ended
+                )
+        except OSError as error:
+            os.close(self._request_fd)
+            os.close(self._reply_fd)
+            raise WorkerError(
+                f"cannot start {options.python}: {error.strerror}; give --python an interpreter"
+            ) from None
+        finally:
+            os.close(request_fd)
+            os.close(reply_fd)
+
+    def _command(self, request_fd: int, reply_fd: int) -> list[str]:
+        options = self.options
+        command = [options.python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
+        command += [f"--fault-file={self._fault_file.resolve()}", f"--device={options.device}"]
+        command += [f"--executor={options.executor}"]
+        return command + ([f"--folder={options.folder.resolve()}"] if options.folder else [])
+
+    def wait_ready(self, timeout_seconds: float = START_SECONDS) -> Ready:
+        """Wait until the target is imported. WorkerError if that fails, whatever way."""
+        try:
+            message = self._receive(("ready", "cannot_start"), time.monotonic() + timeout_seconds)
+        except _Ended as ended:
+            raise self._not_ready(f"ended with {cause(ended.status)} before it was ready") from None
+        except _Silence:
+            raise self._not_ready(f"was not ready after {timeout_seconds:.0f} s") from None
+        if message["kind"] == "cannot_start":
+            raise self._not_ready(f"cannot run the target: {message['message']}")
+        self._session_pid = message["pid"]
+        return Ready(message["sglang_version"], message["pairs"], message["import_seconds"])
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace:
+        """Execute ``program``. A worker that dies or hangs over it yields a trace with that as its one finding.
+
+        Raises WorkerError if the worker had to be started first and could not be, Stopped after a stop.
+        """
+        self._await_session()
+        kills, log_from, dump_from = out_of_memory_kills(), self._trimmed_log_bytes(), _size(self._fault_file)
+        started = time.monotonic()
+        self._requests += 1
+        status: int | None
+        try:
+            self._send({"id": self._requests, "program": program.text})
+            message = self._receive(("trace",), started + timeout_seconds)
+            while message["id"] != self._requests:  # the answer of a session whose predecessor died while idle
+                message = self._receive(("trace",), started + timeout_seconds)
+            return Trace.from_json(message["trace"])
+        except _Silence:
+            status = None
+            self._end_hung_session(dump_from)
+        except _Ended as ended:
+            status = ended.status
+        self._session_pid = None
+        death = Death(
+            status=status,
+            dump=_tail(self._fault_file, dump_from, 1 << 20),
+            log=_tail(self._log, log_from, TAIL_BYTES),
+            seconds=time.monotonic() - started,
+            out_of_memory=status == -signal.SIGKILL and out_of_memory_kills() > kills,
+            harness=status == EXIT_OUR_FAULT,
+        )
+        return Trace(steps=(), findings=(death.finding(program),), seconds=death.seconds, sglang_version="")
+
+    def renew(self) -> None:
+        """Have the next program run in a process in which none has run before."""
+        if self.options.device == "cuda":
+            self.close()  # no forking with CUDA: the next run starts a new one
+        elif self._session_pid is not None:
+            try:
+                self._send({"fresh": True})
+            except _Ended:
+                self.close()
+            self._session_pid = None
+
+    def close(self) -> None:
+        """End the child and all its children, at once."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # all of them have ended already
+            self._process.wait()
+            os.close(self._request_fd)
+            os.close(self._reply_fd)
+        self._process, self._session_pid, self._unread = None, None, b""
+
+    def _await_session(self) -> None:
+        """A session that died while idle is noticed here, so that no program is blamed for it."""
+        if self._process is None or self._process.poll() is not None:
+            self.launch()
+            self.wait_ready()
+            return
+        if self._session_pid is not None:
+            try:
+                self._receive((), time.monotonic())
+            except _Silence:
+                return
+            except _Ended:
+                pass
+        self.wait_ready(SESSION_SECONDS)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        data = json.dumps(request, separators=(",", ":")).encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._request_fd, data) :]
+        except BrokenPipeError:
+            assert self._process is not None
+            raise _Ended(self._process.wait()) from None
+
+    def _receive(self, kinds: tuple[str, ...], deadline: float) -> dict[str, Any]:
+        """The next message of these kinds. "died" is raised as _Ended, like the end of the whole process."""
+        while (message := self._next_message(deadline))["kind"] not in kinds:
+            if message["kind"] == "died":
+                raise _Ended(message["status"])
+        return message
+
+    def _next_message(self, deadline: float) -> dict[str, Any]:
+        assert self._process is not None
+        stop_deadline: float | None = None
+        while (message := self._next_unread()) is None:
+            now = time.monotonic()
+            if self._stop.is_set():
+                stop_deadline = stop_deadline or now + GRACE_SECONDS
+                if now >= stop_deadline:
+                    self.close()
+                    raise Stopped
+            ended = self._process.poll()  # before the last look at the pipe, so that no reply is missed
+            patience = 0 if ended is not None else max(0.0, min(POLL_SECONDS, deadline - now))
+            if select.select([self._reply_fd], [], [], patience)[0]:
+                data = os.read(self._reply_fd, 1 << 20)
+                self._unread += data
+                if not data:
+                    raise _Ended(self._process.wait())
+            elif ended is not None:
+                raise _Ended(ended)
+            elif now >= deadline:
+                raise _Silence
+        return message
+
+    def _next_unread(self) -> dict[str, Any] | None:
+        """Take the next whole message; what a dying session left half-written is skipped."""
+        while b"\n" in self._unread:
+            line, self._unread = self._unread.split(b"\n", 1)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(message, dict):
+                return message
+        return None
+
+    def _end_hung_session(self, dump_from: int) -> None:
+        """Have a hung session write its stack, then end it; the whole worker if its parent does not notice."""
+        assert self._session_pid is not None
+        try:
+            os.kill(self._session_pid, signal.SIGUSR1)
+            deadline = time.monotonic() + DUMP_SECONDS
+            while _size(self._fault_file) == dump_from and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(0.1)  # the dump is written line by line
+            os.kill(self._session_pid, signal.SIGKILL)
+            self._receive((), time.monotonic() + GRACE_SECONDS)
+        except _Ended:
+            return
+        except (_Silence, ProcessLookupError):
+            pass
+        self.close()
+
+    def _not_ready(self, what: str) -> WorkerError:
+        self.close()
+        return WorkerError(f"the worker {what} (log: {self._log})")
+
+    def _trimmed_log_bytes(self) -> int:
+        size = _size(self._log)
+        if size > LOG_BYTES_MAX:
+            os.truncate(self._log, 0)
+            return 0
+        return size
+
+
+def _environment() -> dict[str, str]:
+    """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
+    ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _tail(path: Path, start: int, length: int) -> str:
+    """At most the last ``length`` bytes of what was written to ``path`` after ``start``."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(start, _size(path) - length))
+            return file.read(length).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
