@@ -1,0 +1,32 @@
+"""What a run found, for people: DataFrames, and Markdown, CSV, HTML and JUnit made from them."""
+
+from reports.load import Run, load_findings, load_records, load_run, load_steps
+from reports.render import write_comparison, write_reports
+from reports.tables import (
+    compare_matrix,
+    findings_table,
+    first_seen_table,
+    over_time_table,
+    pair_mode_table,
+    reason_table,
+    throughput_table,
+    verdict_table,
+)
+
+__all__ = [
+    "Run",
+    "compare_matrix",
+    "findings_table",
+    "first_seen_table",
+    "load_findings",
+    "load_records",
+    "load_run",
+    "load_steps",
+    "over_time_table",
+    "pair_mode_table",
+    "reason_table",
+    "throughput_table",
+    "verdict_table",
+    "write_comparison",
+    "write_reports",
+]

@@ -1,0 +1,175 @@
+"""Write a run's report: summary.md, findings.csv, pair_mode.csv, report.html and junit.xml."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from fuzz.trace import MODES
+from reports.junit import write_junit
+from reports.load import Run, load_run
+from reports.picture import programs_picture, speed_picture
+from reports.tables import (
+    compare_matrix,
+    findings_table,
+    first_seen_table,
+    over_time_table,
+    pair_mode_table,
+    reason_table,
+    throughput_table,
+    verdict_table,
+)
+
+REASONS_MAX = 20  # rows of the "not judged" table: the rest is in the records and rarely says anything new
+BROKEN_MAX = 10
+
+
+def write_reports(out: Path, *, title: str, meta: dict[str, str]) -> list[Path]:
+    """Write all reports into the run folder ``out`` and return their paths.
+
+    ``meta`` holds what the records do not say (the command, who stopped the run, ...), shown as it is.
+    Raises NotADirectoryError when there is no such folder.
+    """
+    run = load_run(out)
+    pair_mode = pair_mode_table(run.steps)
+    view = _view(run, pair_mode, title, meta)
+    paths = [out / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
+    summary, findings_csv, pair_mode_csv, page, junit = paths
+    summary.write_text(_TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
+    findings_table(run.findings).to_csv(findings_csv, index=False)
+    pair_mode.to_csv(pair_mode_csv, index=False)
+    page.write_text(_TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
+    write_junit(junit, pair_mode, run.findings)
+    return paths
+
+
+def write_comparison(out: Path, cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> list[Path]:
+    """Write compare.md and compare.csv (repro × target) into ``out``, made if absent, and return their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    matrix = compare_matrix(cells, targets)
+    markdown, csv = out / "compare.md", out / "compare.csv"
+    view = {"columns": list(matrix.columns), "rows": matrix.to_numpy().tolist()}
+    markdown.write_text(_TEMPLATES.get_template("compare.md.j2").render(view), encoding="utf-8")
+    matrix.to_csv(csv, index=False)
+    return [markdown, csv]
+
+
+def _view(run: Run, pair_mode: pd.DataFrame, title: str, meta: dict[str, str]) -> dict[str, Any]:
+    """Everything the templates show, as plain rows."""
+    over_time, first_seen = over_time_table(run.records), first_seen_table(run.records)
+    reasons = reason_table(run.records)
+    return {
+        "title": title,
+        "meta": meta,
+        "facts": _facts(run.records),
+        "findings": _finding_rows(run.findings),
+        "verdicts": {row["verdict"]: row for row in _rows(verdict_table(run.records))},
+        "pair_mode": _rows(pair_mode),
+        "heat": _heat(pair_mode),
+        "modes": _modes(pair_mode),
+        "first_seen": _rows(first_seen),
+        "new": set(run.findings["signature"]),
+        "by_pair": _rows(throughput_table(run.records, "pair")),
+        "by_worker": _rows(throughput_table(run.records, "worker")),
+        "reasons": _rows(reasons.head(REASONS_MAX)),
+        "reasons_left": max(len(reasons) - REASONS_MAX, 0),
+        "broken": run.broken[:BROKEN_MAX],
+        "broken_count": len(run.broken),
+        "pictures": [programs_picture(over_time, first_seen), speed_picture(over_time)] if len(run.records) else [],
+    }
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _facts(records: pd.DataFrame) -> dict[str, Any]:
+    """The run in numbers; ``seconds`` is wall time."""
+    seconds = float(records["elapsed_seconds"].max()) if len(records) else 0.0
+    names = ("target", "sglang_version", "device", "runner", "engine")
+    return {
+        "programs": len(records),
+        "steps": int(records["steps"].sum()),
+        "seconds": seconds,
+        "workers": int(records["worker"].nunique()),
+        "pairs": int(records["pair"].nunique()),
+        "steps_per_second": int(records["steps"].sum()) / seconds if seconds else 0.0,
+        **{name: ", ".join(sorted(records[name].unique())) for name in names},
+    }
+
+
+def _finding_rows(findings: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = []
+    for row in _rows(findings.sort_values(["first_seconds", "signature"], kind="stable")):
+        command = ["seamripper", "replay", row["script"], "--target", row["target"]]
+        rows.append({**row, "replay": shlex.join(command) if row["script"] else ""})
+    return rows
+
+
+def _modes(pair_mode: pd.DataFrame) -> list[str]:
+    seen = set(pair_mode["mode"])
+    return [mode for mode in MODES if mode in seen] + sorted(seen - set(MODES))
+
+
+def _heat(pair_mode: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
+    """Cells of the pair × mode map: the counts, the worst verdict, and ``heat`` 1..4 by the share of bad steps."""
+    cells: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in _rows(pair_mode):
+        bad = next((verdict for verdict in ("bug", "infra", "stub_gap") if row[verdict]), "")
+        kind = bad or ("unsupported" if row["unsupported"] == row["total"] else "ok")
+        share = row[bad] / row["total"] if bad else 0.0
+        # Thresholds a decade apart: one bad step in a thousand must not look like every second one.
+        heat = 1 + sum(share >= limit for limit in (0.001, 0.01, 0.1))
+        cells.setdefault(row["pair"], {})[row["mode"]] = {**row, "worst": kind, "heat": heat}
+    return cells
+
+
+def markdown_text(value: object) -> str:
+    """``value`` on one line, with everything that Markdown would take for markup escaped."""
+    text = " ".join(str(value).split())
+    # An underscore inside a word is no markup, and names are full of them.
+    return re.sub(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
+
+
+def markdown_code(value: object) -> str:
+    """``value`` as a code span that is safe inside a table: one line, no backtick, pipes escaped."""
+    text = " ".join(str(value).split()).replace("`", "'").replace("|", "\\|")
+    return f"`{text}`" if text else ""
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it: "0.4 s", "42 s", "12 min 05 s", "7 h 30 min"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def rate(value: float) -> str:
+    """A rate with about three digits; "–" where there is none."""
+    return "–" if pd.isna(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        autoescape=lambda name: bool(name) and ".html" in str(name),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"md": markdown_text, "code": markdown_code, "duration": duration, "rate": rate}
+    environment.filters["count"] = lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}"
+    environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["percent"] = lambda value: "–" if pd.isna(value) else f"{100 * value:.1f} %"
+    return environment
+
+
+_TEMPLATES = _templates()

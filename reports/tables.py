@@ -1,0 +1,135 @@
+"""The tables of a report: pure functions from DataFrame to DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fuzz.trace import MODES
+from reports.load import VERDICTS
+
+FINDING_COLUMNS = (
+    "signature",
+    "title",
+    "pair",
+    "mode",
+    "runner",
+    "target",
+    "reliability",
+    "count",
+    "first_seconds",
+    "first_programs",
+    "shrunk_ops",
+    "script",
+)
+
+
+def findings_table(findings: pd.DataFrame) -> pd.DataFrame:
+    """One row per finding, in the order in which they were found; columns FINDING_COLUMNS.
+
+    ``reliability`` is "k/N": the fault showed in k of N runs of the saved program.
+    """
+    table = findings.sort_values(["first_seconds", "signature"], kind="stable")
+    reliability = table["shown"].astype("string") + "/" + table["runs"].astype("string")
+    return table.assign(reliability=reliability)[list(FINDING_COLUMNS)].reset_index(drop=True)
+
+
+def pair_mode_table(steps: pd.DataFrame) -> pd.DataFrame:
+    """One row per pair and step mode: the number of steps of each verdict, ``total``, and ``share`` of the pair's steps."""
+    table = (
+        steps.pivot_table(
+            index=["pair", "mode"], columns="verdict", values="count", aggfunc="sum", fill_value=0, observed=True
+        )
+        .reindex(columns=list(VERDICTS), fill_value=0)
+        .astype("int64")
+        .reset_index()
+    )
+    table.columns = pd.Index([str(name) for name in table.columns])
+    table["total"] = table[list(VERDICTS)].sum(axis=1).astype("int64")
+    table["share"] = (table["total"] / table.groupby("pair")["total"].transform("sum")).astype("float64")
+    return table.sort_values(["pair", "mode"], key=_mode_rank, kind="stable").reset_index(drop=True)
+
+
+def _mode_rank(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Modes in the order a request meets them; one that a newer program brought along comes last."""
+    if column.name != "mode":
+        return column
+    return column.map({mode: rank for rank, mode in enumerate(MODES)}).astype("float64").fillna(len(MODES))
+
+
+def verdict_table(records: pd.DataFrame) -> pd.DataFrame:
+    """One row per verdict, all five of them: ``programs`` and ``share``."""
+    programs = records["verdict"].value_counts().reindex(list(VERDICTS), fill_value=0)
+    table = pd.DataFrame({"verdict": list(VERDICTS), "programs": programs.to_numpy(dtype="int64")})
+    table["share"] = table["programs"] / max(int(table["programs"].sum()), 1)
+    return table
+
+
+def reason_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Why programs were not ``ok`` nor ``bug``: verdict, reason, number of programs; the most frequent first."""
+    other = records[~records["verdict"].isin(["ok", "bug"])]
+    table = other.groupby(["verdict", "reason"], observed=True, as_index=False).agg(programs=("program", "size"))
+    return table.sort_values(["programs", "reason"], ascending=[False, True], kind="stable").reset_index(drop=True)
+
+
+def throughput_table(records: pd.DataFrame, by: str) -> pd.DataFrame:
+    """One row per value of ``by`` (pair, worker, ...): programs, steps, and how many a second.
+
+    ``busy_seconds`` is the time spent in these programs, over all workers; the rates are per busy second.
+    """
+    table = records.groupby(by, observed=True, as_index=False).agg(
+        programs=("program", "size"), steps=("steps", "sum"), busy_seconds=("seconds", "sum")
+    )
+    busy = table["busy_seconds"].where(table["busy_seconds"] > 0)
+    table["programs_per_second"] = table["programs"] / busy
+    table["steps_per_second"] = table["steps"] / busy
+    return table
+
+
+def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
+    """The run cut into ``bins`` equal spans: ``until_seconds``, programs and steps a second in it, totals up to its end.
+
+    ``signatures`` is the number of different faults met up to then. 48 spans: a point every ten minutes of a night.
+    """
+    columns = ["until_seconds", "programs_per_second", "steps_per_second", "programs", "steps", "signatures"]
+    end = float(records["elapsed_seconds"].max()) if len(records) else 0.0
+    if end <= 0:
+        return pd.DataFrame(columns=columns, dtype="float64")
+    edges = np.linspace(0.0, end, bins + 1)
+    span = np.clip(np.searchsorted(edges, records["elapsed_seconds"], side="left") - 1, 0, bins - 1)
+    index = pd.RangeIndex(bins)
+    programs = records.groupby(span).size().reindex(index, fill_value=0)
+    steps = records.groupby(span)["steps"].sum().reindex(index, fill_value=0)
+    bugs = first_seen_table(records)
+    seen = np.searchsorted(np.sort(bugs["first_seconds"].to_numpy()), edges[1:], side="right")
+    values = (edges[1:], programs * bins / end, steps * bins / end, programs.cumsum(), steps.cumsum(), seen)
+    return pd.DataFrame(dict(zip(columns, values, strict=True)), index=index)
+
+
+def first_seen_table(records: pd.DataFrame) -> pd.DataFrame:
+    """One row per fault met (verdict bug), known ones too: seconds and programs until it was first seen, and ``count``."""
+    ordered = records.sort_values("elapsed_seconds", kind="stable").reset_index(drop=True)
+    ordered["first_programs"] = ordered.index + 1
+    bugs = ordered[ordered["verdict"] == "bug"]
+    table = bugs.groupby("signature", as_index=False, sort=False).agg(
+        title=("title", "first"),
+        pair=("pair", "first"),
+        first_seconds=("elapsed_seconds", "first"),
+        first_programs=("first_programs", "first"),
+        count=("program", "size"),
+    )
+    return table.astype({"first_seconds": "float64", "first_programs": "int64", "count": "int64"})
+
+
+def compare_matrix(cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> pd.DataFrame:
+    """Repros as rows, ``targets`` as columns in the order given; a cell reads "bug 3/3".
+
+    Each of ``cells`` has repro, target, state, k and n; a pair that was not run is "".
+    """
+    text = {(cell["repro"], cell["target"]): f"{cell['state']} {cell['k']}/{cell['n']}" for cell in cells}
+    repros = list(dict.fromkeys(cell["repro"] for cell in cells))
+    rows = [[repro, *(text.get((repro, target), "") for target in targets)] for repro in repros]
+    return pd.DataFrame(rows, columns=["repro", *targets], dtype="string")
