@@ -88,6 +88,10 @@ class _Drawer:
         self.ledger = Ledger(world)
         self.tokens_left = limits.tokens_max
         self.lengths = _lengths(world)
+        # What the ledger says before the op that is being drawn.
+        self.chunked: int | None = None
+        self.running: list[int] = []
+        self.generating: list[int] = []
 
     def ops(self) -> tuple[Op, ...]:
         wanted = self.choices.integer(self.limits.ops_min, self.limits.ops_max)
@@ -106,6 +110,10 @@ class _Drawer:
         return tuple(ops)
 
     def _op(self) -> Op:
+        ledger = self.ledger
+        self.chunked = ledger.chunked
+        self.running = ledger.numbers(State.RUNNING)
+        self.generating = self._generating()
         weighted = [(weight, draw) for weight, draw, possible in self._menu() if possible]
         at = self.choices.integer(0, sum(weight for weight, _ in weighted) - 1)
         for weight, draw in weighted:
@@ -119,50 +127,47 @@ class _Drawer:
 
         Weights were tuned by counting the modes of some thousand programs: each is above 3 % of all steps.
         """
-        ledger = self.ledger
-        running = ledger.numbers(State.RUNNING)
-        steps = bool(self._generating()) and self.tokens_left > 0
-        extends = self.tokens_left > 0 and (ledger.chunked is not None or ledger.rows_free > 0)
+        steps = bool(self.generating) and self.tokens_left > 0
+        chunking = self.chunked is not None
+        extends = self.tokens_left > 0 and (chunking or self.ledger.rows_free > 0)
         speculative = self.world.is_speculative
-        # A chunked prompt is all but always taken on in the very next step.
-        extend_weight = 24 if ledger.chunked is not None else 8 if running else 20
         return (
-            (extend_weight, self._extend, extends),
-            (9, self._decode, steps and not speculative),
-            (14, self._verify, steps and speculative),
-            (20 if ledger.chunked is not None else 7, self._mixed, steps and extends and not speculative),
-            (3, self._finish, bool(running)),
-            (3, self._retract, bool(self._generating())),
-            (2, Idle, True),
+            # A chunked prompt is all but always taken on in the very next step, mixed or not.
+            (24 if chunking else 8 if self.running else 24, self._extend, extends),
+            (12, self._decode, steps and not speculative),
+            (20, self._verify, steps and speculative),
+            (48 if chunking else 10, self._mixed, steps and extends and not speculative),
+            (3, self._finish, bool(self.running)),
+            (3, self._retract, bool(self.generating)),
+            (1, Idle, True),
         )
 
     def _extend(self) -> Extend:
         return Extend(self._rows())
 
     def _mixed(self) -> Mixed:
-        return Mixed(self._rows(), self._some(self._generating()))
+        return Mixed(self._rows(), self._some(self.generating))
 
     def _decode(self) -> Decode:
-        return Decode(self._some(self._generating()))
+        return Decode(self._some(self.generating))
 
     def _verify(self) -> Verify:
-        numbers = self._some(self._generating())
+        numbers = self._some(self.generating)
         most = accept_max(self.world)
         accepts = tuple(self.choices.integer(1, most) for _ in numbers)
         return Verify(numbers, accepts, draft_extend=0 if self.choices.chance(1, 8) else 1)
 
     def _finish(self) -> Finish:
         # One request at most times: the others go on beside the freed slots.
-        running = self.ledger.numbers(State.RUNNING)
-        numbers = tuple(running) if self.choices.chance(1, 4) else (self.choices.pick(running),)
+        numbers = tuple(self.running) if self.choices.chance(1, 4) else (self.choices.pick(self.running),)
         return Finish(numbers, keep=1 if self.choices.chance(2, 3) else 0)
 
     def _retract(self) -> Retract:
-        return Retract((self.choices.pick(self._generating()),))
+        return Retract((self.choices.pick(self.generating),))
 
     def _generating(self) -> list[int]:
         """Requests that can take one more step without leaving their length limit or their row."""
-        numbers = [number for number in self.ledger.numbers(State.RUNNING) if self.ledger.can_generate(number)]
+        numbers = [number for number in self.running if self.ledger.can_generate(number)]
         if not self.world.is_speculative or self.limits.row_overflow:
             return numbers
         row_width = self.world.context_len + 4 + self.world.spec_draft_tokens
@@ -180,8 +185,8 @@ class _Drawer:
         ledger, choices = self.ledger, self.choices
         rows: list[Row] = []
         free = ledger.rows_free
-        if ledger.chunked is not None:
-            rows.append(self._row(ledger.chunked, cut=choices.chance(1, 3)))
+        if self.chunked is not None:
+            rows.append(self._row(self.chunked, cut=choices.chance(1, 3)))
             # A chunk that leaves more to come has used up the batch's budget.
             free = 0 if rows[0].more else min(free, choices.integer(0, 1))
         else:
@@ -194,7 +199,7 @@ class _Drawer:
                 number = waiting.pop(0)
             else:
                 number, fresh = fresh, fresh + 1
-            rows.append(self._row(number, cut=not free and choices.chance(1, 3)))
+            rows.append(self._row(number, cut=not free and choices.chance(1, 4)))
         return tuple(rows)
 
     def _row(self, number: int, cut: bool) -> Row:

@@ -74,6 +74,8 @@ class Ledger:
         self.requests: dict[int, Request] = {}
         self._holders: dict[int, int] = {}  # page -> requests that hold it
         self._next_page = 0
+        self._length_max = length_max(world)
+        self._reserve = 2 * world.spec_reserve
 
     @property
     def pages_free(self) -> int:
@@ -82,7 +84,10 @@ class Ledger:
     @property
     def chunked(self) -> int | None:
         """The request whose prompt is under way in chunks."""
-        return next((number for number, request in self.requests.items() if request.state is State.CHUNKED), None)
+        for number, request in self.requests.items():
+            if request.state is State.CHUNKED:
+                return number
+        return None
 
     @property
     def rows_free(self) -> int:
@@ -96,7 +101,7 @@ class Ledger:
     def can_generate(self, number: int) -> bool:
         """True for a running request that has not come to the length limit, where SGLang finishes it."""
         request = self.requests[number]
-        return request.state is State.RUNNING and request.length + 1 <= length_max(self.world)
+        return request.state is State.RUNNING and request.length + 1 <= self._length_max
 
     def cacheable(self, number: int) -> int:
         """Tokens of ``number``'s KV that another prompt may hit: whole pages."""
@@ -107,8 +112,7 @@ class Ledger:
 
     def reserved(self, number: int) -> int:
         """KV slots in ``number``'s row while it is verified: L + 2A, in whole pages."""
-        wanted = self.requests[number].length + 2 * self.world.spec_reserve
-        return self._pages(wanted) * self.world.page_size
+        return self._pages(self.requests[number].length + self._reserve) * self.world.page_size
 
     def apply(self, op: Op) -> None:
         """Run ``op``'s bookkeeping. Raises InvalidOp, and then nothing has changed."""
@@ -184,7 +188,7 @@ class Ledger:
         _check_unique([*(row.request for row in rows), *decoding])
         self._check_chunks(rows)
         after = {row.request: self._admit(row) for row in rows}
-        joining = sum(row.request != self.chunked for row in rows)
+        joining = len(rows) - (self.chunked is not None)
         if joining > self.rows_free:
             raise InvalidOp(f"{joining} requests join", f"at most {self.rows_free} (max_running_requests)")
         wanted = {number: self._pages(request.length) for number, request in after.items()}
@@ -202,8 +206,9 @@ class Ledger:
 
     def _check_chunks(self, rows: Sequence[Row]) -> None:
         """SGLang puts the chunked request first and, its budget spent, cuts only the last request short."""
-        if self.chunked is not None and rows[0].request != self.chunked:
-            raise InvalidOp(f"the first row is request {rows[0].request}", f"the mid-chunk request {self.chunked}")
+        chunked = self.chunked
+        if chunked is not None and rows[0].request != chunked:
+            raise InvalidOp(f"the first row is request {rows[0].request}", f"the mid-chunk request {chunked}")
         for row in rows:
             if row.more not in (0, 1):
                 raise InvalidOp(f"more is {row.more}", "0 or 1")
@@ -269,8 +274,8 @@ class Ledger:
         self._check_running(numbers)
         for number in numbers:
             if not self.can_generate(number):
-                length, most = self.requests[number].length, length_max(self.world)
-                raise InvalidOp(f"request {number} has {length} tokens", f"below {most}, the length limit")
+                length = self.requests[number].length
+                raise InvalidOp(f"request {number} has {length} tokens", f"below {self._length_max}, the length limit")
 
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self.world.page_size)

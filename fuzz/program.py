@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -120,11 +121,15 @@ class Program:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
-    def cost(self) -> tuple[int, int, int, int, str]:
-        """Shortlex order: ops, rows, tokens, world complexity, text. Smaller is simpler."""
+    def cost(self) -> tuple[int, int, int, int, int, str]:
+        """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
+
+        Frills are cached prefixes, unfinished chunks and kept requests: their text alone may sort before the plain form.
+        """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))
-        return len(self.ops), rows, tokens, world_cost(self.world), self.text
+        frills = sum(_frills(op) for op in self.ops)
+        return len(self.ops), rows, tokens, frills, world_cost(self.world), self.text
 
     def with_ops(self, ops: tuple[Op, ...]) -> Program:
         return replace(self, ops=ops)
@@ -135,11 +140,18 @@ def world_cost(world: World) -> int:
     plain = World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
     ours, theirs = world.to_json(), plain.to_json()
     sizes = world.num_heads + world.num_layers + world.page_size + world.head_dim // 8 + world.context_len // 16
-    return 100 * sum(ours[name] != theirs[name] for name in ours) + sizes + world.spec_draft_tokens
+    differing = sum(int(ours[name] != theirs[name]) for name in ours)
+    return 100 * differing + sizes + world.spec_draft_tokens
 
 
 def _rows(op: Op) -> int:
     return len(getattr(op, "rows", ())) + len(getattr(op, "requests", ()))
+
+
+def _frills(op: Op) -> int:
+    rows: tuple[Row, ...] = getattr(op, "rows", ())
+    keep: int = getattr(op, "keep", 0)
+    return sum((row.cached > 0) + row.more for row in rows) + keep
 
 
 def _dumps(data: dict[str, Any]) -> str:
@@ -177,7 +189,7 @@ def op_from_json(data: object, where: str) -> Op:
     name = data.get("op")
     if not isinstance(name, str) or name not in _BY_KIND:
         raise ProgramError(f"{where}: op is {name!r}; expected one of {', '.join(sorted(_BY_KIND))}")
-    parsers = {
+    parsers: dict[str, Callable[[object], Any]] = {
         "rows": lambda v: tuple(_row_from_json(row, where) for row in _list(v, where, "rows")),
         "requests": lambda v: _ints(v, where, "requests"),
         "accepts": lambda v: _ints(v, where, "accepts"),
@@ -200,7 +212,9 @@ def op_from_json(data: object, where: str) -> Op:
 
 def _row_from_json(data: object, where: str) -> Row:
     if not isinstance(data, dict) or not set(data) <= set(Row.__dataclass_fields__):
-        raise ProgramError(f"{where}: row is {data!r}; expected an object with request, tokens, cached_from, cached, more")
+        raise ProgramError(
+            f"{where}: row is {data!r}; expected an object with request, tokens, cached_from, cached, more"
+        )
     values = {key: _int(value, where, key) for key, value in data.items()}
     try:
         return Row(**values)

@@ -1,0 +1,112 @@
+"""Makes a sequence of ops valid again after something was taken out of it: what no longer fits is cut or dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuzz.ledger import InvalidOp, Ledger, State, accept_max, input_max
+from fuzz.program import Decode, Extend, Finish, Mixed, Op, Retract, Row, Verify
+from stubs.world import World
+
+
+def mend(world: World, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The part of ``ops`` that can run in ``world``, in order; a valid sequence comes back as it is.
+
+    Requests that are not in the state an op wants leave it, lengths are cut to the limits, a re-admitted request
+    extends to what it now owes, an op with nothing left goes.
+    """
+    ledger = Ledger(world)
+    fitting = []
+    for op in ops:
+        fitted = _fit(ledger, op)
+        if fitted is None:
+            continue
+        try:
+            ledger.apply(fitted)
+        except InvalidOp:
+            continue
+        fitting.append(fitted)
+    return tuple(fitting)
+
+
+def _fit(ledger: Ledger, op: Op) -> Op | None:
+    match op:
+        case Extend():
+            rows = _fit_rows(ledger, op.rows)
+            return Extend(rows) if rows else None
+        case Mixed():
+            return _fit_mixed(ledger, op)
+        case Decode():
+            return _fit_decode(ledger, op.requests)
+        case Verify():
+            return _fit_verify(ledger, op)
+        case Finish():
+            running = ledger.numbers(State.RUNNING)
+            numbers = tuple(number for number in op.requests if number in running)
+            return replace(op, requests=numbers) if numbers else None
+        case Retract():
+            numbers = _generating(ledger, op.requests)
+            return Retract(numbers) if numbers else None
+    return op
+
+
+def _fit_mixed(ledger: Ledger, op: Mixed) -> Op | None:
+    rows, numbers = _fit_rows(ledger, op.rows), _generating(ledger, op.requests)
+    if not rows:
+        return _fit_decode(ledger, numbers)
+    if not numbers or ledger.world.is_speculative:
+        return Extend(rows)
+    return Mixed(rows, numbers)
+
+
+def _fit_decode(ledger: Ledger, requests: tuple[int, ...]) -> Op | None:
+    numbers = _generating(ledger, requests)
+    return Decode(numbers) if numbers and not ledger.world.is_speculative else None
+
+
+def _fit_verify(ledger: Ledger, op: Verify) -> Op | None:
+    if not ledger.world.is_speculative:
+        return _fit_decode(ledger, op.requests)
+    numbers = _generating(ledger, op.requests)
+    accepted = dict(zip(op.requests, op.accepts, strict=True))
+    accepts = tuple(min(accepted[number], accept_max(ledger.world)) for number in numbers)
+    return replace(op, requests=numbers, accepts=accepts) if numbers else None
+
+
+def _generating(ledger: Ledger, requests: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(number for number in requests if number in ledger.requests and ledger.can_generate(number))
+
+
+def _fit_rows(ledger: Ledger, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    waiting = (State.CHUNKED, State.RETRACTED)
+    rows = tuple(
+        row for row in rows if row.request not in ledger.requests or ledger.requests[row.request].state in waiting
+    )
+    if ledger.chunked is not None and (not rows or rows[0].request != ledger.chunked):
+        return ()
+    fitted = [_fit_row(ledger, row, last=index == len(rows) - 1) for index, row in enumerate(rows)]
+    return tuple(row for row in fitted if row is not None)
+
+
+def _fit_row(ledger: Ledger, row: Row, *, last: bool) -> Row | None:
+    request = ledger.requests.get(row.request)
+    done, owed = (request.length, request.owed) if request is not None else (0, 0)
+    most = (owed or input_max(ledger.world)) - done
+    page = ledger.world.page_size
+    cached = 0
+    if row.cached_from is not None and not done:
+        cached = min(row.cached, ledger.cacheable(row.cached_from), most - 1) // page * page
+    most -= cached
+    tokens = min(row.tokens, most)
+    # A chunk ends on a page: the next boundary below, or the first there is, with a token left for the next chunk.
+    chunk = (done + cached + tokens) // page * page - done - cached
+    if chunk < 1:
+        chunk += page
+    more = int(row.more and last and chunk < most)
+    if more:
+        tokens = chunk
+    elif owed:
+        tokens = most
+    if tokens < 1:
+        return None
+    return Row(row.request, tokens, row.cached_from if cached else None, cached, more)

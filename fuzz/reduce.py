@@ -1,0 +1,327 @@
+"""The shrink passes: each lists simpler variants of a program, best first, with no thought of whether they are valid.
+
+Whoever runs them mends each candidate, drops those that are not smaller, and starts a pass again after a success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Retract, Row, Verify
+from stubs.world import World
+
+Pass = Callable[[Program], Iterator[Program]]
+
+
+def drop_trailing_ops(program: Program) -> Iterator[Program]:
+    """The first half, three quarters, seven eighths ... of the ops."""
+    cut = len(program.ops)
+    while cut:
+        yield program.with_ops(program.ops[: len(program.ops) - cut])
+        cut //= 2
+
+
+def drop_op_ranges(program: Program) -> Iterator[Program]:
+    """Without a run of ops: long runs before short, late before early."""
+    size = len(program.ops) // 2
+    while size:
+        for start in range(len(program.ops) - size, -1, -1):
+            yield program.with_ops(program.ops[:start] + program.ops[start + size :])
+        size //= 2
+
+
+def drop_requests(program: Program) -> Iterator[Program]:
+    """Without one request, wherever it occurs; prompts that hit its KV compute the prefix themselves or not at all."""
+    for number in _numbers(program):
+        for keep_length in (True, False):
+            yield program.with_ops(_without_request(program.ops, number, keep_length=keep_length))
+
+
+def drop_rows(program: Program) -> Iterator[Program]:
+    """Without one request in one op."""
+    for index, op in enumerate(program.ops):
+        for number in _op_numbers(op):
+            slimmer = _without(op, number)
+            if slimmer is not None:
+                yield _with_op(program, index, slimmer)
+
+
+def split_mixed(program: Program) -> Iterator[Program]:
+    """A decode or an extend in place of a mixed batch."""
+    for index, op in enumerate(program.ops):
+        if isinstance(op, Mixed):
+            yield _with_op(program, index, Decode(op.requests))
+            yield _with_op(program, index, Extend(op.rows))
+
+
+def join_chunks(program: Program) -> Iterator[Program]:
+    """A prompt in one piece: its next chunk joined on, or left out."""
+    for index, op in enumerate(program.ops):
+        for row in getattr(op, "rows", ()):
+            if row.more:
+                yield program.with_ops(_join_chunk(program.ops, index, row))
+                yield _with_row(program, index, row, replace(row, more=0))
+
+
+def join_extends(program: Program) -> Iterator[Program]:
+    """Two extends, one right after the other, in one batch."""
+    for index, (op, following) in enumerate(zip(program.ops, program.ops[1:], strict=False)):
+        if isinstance(op, Extend) and isinstance(following, Extend):
+            joined = Extend(op.rows + following.rows)
+            yield program.with_ops((*program.ops[:index], joined, *program.ops[index + 2 :]))
+
+
+def fold_steps(program: Program) -> Iterator[Program]:
+    """No decode or verify, but prompts that are as much longer: for faults that hang on a length alone."""
+    for index, op in enumerate(program.ops):
+        if isinstance(op, (Decode, Verify)):
+            accepts = op.accepts if isinstance(op, Verify) else (1,) * len(op.requests)
+            grown = program.ops[:index]
+            for number, accept in zip(op.requests, accepts, strict=True):
+                grown = _grow_last_row(grown, number, accept)
+            yield program.with_ops(grown + program.ops[index + 1 :])
+
+
+def drop_prefixes(program: Program) -> Iterator[Program]:
+    """A prompt that hits no cache: as long as before, or without the prefix."""
+    for index, row in _rows(program):
+        if row.cached_from is not None:
+            for keep_length in (False, True):
+                yield _with_row(program, index, row, _no_hit(row, row.cached_from, keep_length=keep_length))
+
+
+def shorten(program: Program) -> Iterator[Program]:
+    """Fewer tokens: one everywhere, then row by row one, a half, ... one less; cached prefixes too, by pages."""
+    yield program.with_ops(tuple(_with_rows(op, lambda row: replace(row, tokens=1)) for op in program.ops))
+    for index, row in _rows(program):
+        for tokens in _smaller(row.tokens, 1):
+            yield _with_row(program, index, row, replace(row, tokens=tokens))
+        page = program.world.page_size
+        for pages in _smaller(row.cached // page, 1):
+            yield _with_row(program, index, row, replace(row, cached=pages * page))
+
+
+def plain_steps(program: Program) -> Iterator[Program]:
+    """Verifies that accept one token and extend no draft; finished requests that leave nothing in the cache."""
+    for index, op in enumerate(program.ops):
+        if isinstance(op, Verify):
+            yield _with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
+            yield _with_op(program, index, replace(op, draft_extend=0))
+            for at, accept in enumerate(op.accepts):
+                for fewer in _smaller(accept, 1):
+                    accepts = (*op.accepts[:at], fewer, *op.accepts[at + 1 :])
+                    yield _with_op(program, index, replace(op, accepts=accepts))
+        if isinstance(op, Finish):
+            yield _with_op(program, index, replace(op, keep=0))
+
+
+def plain_world(program: Program) -> Iterator[Program]:
+    """The plainest world; without speculation; then field by field the default, or a smaller value."""
+    world = program.world
+    plain = World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
+    spec = {name: getattr(world, name) for name in _SPEC}
+    no_spec = {name: getattr(plain, name) for name in _SPEC}
+    for settings in (no_spec, spec):
+        yield replace(program, world=replace(plain, **settings))
+    yield replace(program, world=replace(world, **no_spec))
+    for name in _PLAIN_ORDER:
+        yield _with_setting(program, name, getattr(plain, name))
+    for name in ("num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "context_len"):
+        # Powers of two only: odd sizes are no server's, and would not be simpler to read.
+        for power in range(getattr(world, name).bit_length()):
+            yield _with_setting(program, name, 1 << power)
+    if world.is_speculative:
+        yield from _smaller_spec(program)
+
+
+def zero_seed(program: Program) -> Iterator[Program]:
+    """Data seed 0, or a small one."""
+    for seed in range(3):
+        yield replace(program, seed=seed)
+
+
+def renumber(program: Program) -> Iterator[Program]:
+    """Requests numbered in order of first appearance."""
+    names = {number: index for index, number in enumerate(_numbers(program))}
+
+    def rename(op: Op) -> Op:
+        op = _with_rows(
+            op,
+            lambda row: replace(
+                row,
+                request=names[row.request],
+                cached_from=None if row.cached_from is None else names[row.cached_from],
+            ),
+        )
+        if isinstance(op, (Mixed, Decode, Verify, Finish, Retract)):
+            return replace(op, requests=tuple(names[number] for number in op.requests))
+        return op
+
+    yield program.with_ops(tuple(rename(op) for op in program.ops))
+
+
+# Big cuts first, so that the small ones work on little; the world after the ops, for it re-runs them all.
+PASSES: tuple[Pass, ...] = (
+    drop_trailing_ops,
+    drop_op_ranges,
+    drop_requests,
+    drop_rows,
+    split_mixed,
+    join_chunks,
+    join_extends,
+    fold_steps,
+    drop_prefixes,
+    shorten,
+    plain_steps,
+    plain_world,
+    zero_seed,
+    renumber,
+)
+
+_SPEC = ("spec_algorithm", "spec_mode", "spec_steps", "spec_topk", "spec_draft_tokens")
+_PLAIN_ORDER = (
+    "page_size",
+    "num_layers",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "dtype",
+    "layout",
+    "overlap",
+    "sliding_window",
+    "logit_cap",
+    "context_len",
+    "max_running_requests",
+    "max_total_tokens",
+    "spec_mode",
+)
+
+
+def _with_setting(program: Program, name: str, value: Any) -> Program:
+    """``program`` in a world with one field changed, and the fields that must go with it."""
+    world = replace(program.world, **{name: value})
+    if world.num_heads % world.num_kv_heads:
+        world = replace(world, num_kv_heads=1)
+    pool = world.max_total_tokens
+    if pool % world.page_size:
+        world = replace(world, max_total_tokens=pool // world.page_size * world.page_size)
+    return replace(program, world=world)
+
+
+def _smaller_spec(program: Program) -> Iterator[Program]:
+    """Chains in place of trees, fewer steps, fewer branches, fewer drafted tokens."""
+    world = program.world
+    for steps in _smaller(world.spec_steps + 1, 2):
+        yield replace(program, world=replace(world, spec_topk=1, spec_steps=steps - 1, spec_draft_tokens=steps))
+    yield replace(program, world=replace(world, spec_topk=1, spec_draft_tokens=world.spec_steps + 1))
+    if world.spec_topk > 1:
+        for steps in range(1, world.spec_steps + 1):
+            for topk in range(2, world.spec_topk + 1):
+                width = min(world.spec_draft_tokens, 1 + topk + (steps - 1) * topk * topk)
+                for fewer in [*_smaller(width, 2), width]:
+                    smaller = replace(world, spec_steps=steps, spec_topk=topk, spec_draft_tokens=fewer)
+                    yield replace(program, world=smaller)
+
+
+def _smaller(value: int, least: int) -> Iterator[int]:
+    """Values below ``value``: the least, then ever nearer, to one less."""
+    gap = value - least
+    while gap > 0:
+        yield value - gap
+        gap //= 2
+
+
+def _rows(program: Program) -> Iterator[tuple[int, Row]]:
+    for index, op in enumerate(program.ops):
+        for row in getattr(op, "rows", ()):
+            yield index, row
+
+
+def _op_numbers(op: Op) -> list[int]:
+    return [*(row.request for row in getattr(op, "rows", ())), *getattr(op, "requests", ())]
+
+
+def _numbers(program: Program) -> list[int]:
+    """All requests in order of first appearance."""
+    return list(dict.fromkeys(number for op in program.ops for number in _op_numbers(op)))
+
+
+def _with_op(program: Program, index: int, op: Op) -> Program:
+    return program.with_ops((*program.ops[:index], op, *program.ops[index + 1 :]))
+
+
+def _with_rows(op: Op, change: Callable[[Row], Row]) -> Op:
+    if isinstance(op, (Extend, Mixed)):
+        return replace(op, rows=tuple(change(row) for row in op.rows))
+    return op
+
+
+def _swap_row(op: Op, old: Row, new: Row) -> Op:
+    return _with_rows(op, lambda row: new if row is old else row)
+
+
+def _with_row(program: Program, index: int, old: Row, new: Row) -> Program:
+    return _with_op(program, index, _swap_row(program.ops[index], old, new))
+
+
+def _no_hit(row: Row, source: int, *, keep_length: bool) -> Row:
+    """``row`` without a prefix cached from ``source``."""
+    if row.cached_from != source:
+        return row
+    return Row(row.request, row.tokens + (row.cached if keep_length else 0), more=row.more)
+
+
+def _grow_last_row(ops: tuple[Op, ...], number: int, tokens: int) -> tuple[Op, ...]:
+    """``ops`` with the last row of request ``number`` longer by ``tokens``."""
+    for index in range(len(ops) - 1, -1, -1):
+        row = next((row for row in getattr(ops[index], "rows", ()) if row.request == number), None)
+        if row is not None:
+            longer = _swap_row(ops[index], row, replace(row, tokens=row.tokens + tokens))
+            return (*ops[:index], longer, *ops[index + 1 :])
+    return ops
+
+
+def _join_chunk(ops: tuple[Op, ...], index: int, row: Row) -> tuple[Op, ...]:
+    """``ops`` with ``row``'s chunk and the next of the same request in one, where the first was."""
+    for later in range(index + 1, len(ops)):
+        following = next((other for other in getattr(ops[later], "rows", ()) if other.request == row.request), None)
+        if following is None:
+            continue
+        joined = replace(row, tokens=row.tokens + following.tokens, more=following.more)
+        first = _swap_row(ops[index], row, joined)
+        rest = _without_row(ops[later], row.request)
+        return (*ops[:index], first, *ops[index + 1 : later], *((rest,) if rest is not None else ()), *ops[later + 1 :])
+    return ops
+
+
+def _without_request(ops: tuple[Op, ...], number: int, *, keep_length: bool) -> tuple[Op, ...]:
+    left = [slimmer for op in ops if (slimmer := _without(op, number)) is not None]
+    return tuple(_with_rows(op, lambda row: _no_hit(row, number, keep_length=keep_length)) for op in left)
+
+
+def _without(op: Op, number: int) -> Op | None:
+    """``op`` without request ``number``, or None if nothing is left."""
+    slimmer = _without_row(op, number)
+    match slimmer:
+        case Verify():
+            pairs = [(n, accept) for n, accept in zip(slimmer.requests, slimmer.accepts, strict=True) if n != number]
+            if not pairs:
+                return None
+            return replace(slimmer, requests=tuple(n for n, _ in pairs), accepts=tuple(a for _, a in pairs))
+        case Mixed() | Decode() | Finish() | Retract():
+            numbers = tuple(n for n in slimmer.requests if n != number)
+            if numbers:
+                return replace(slimmer, requests=numbers)
+            return Extend(slimmer.rows) if isinstance(slimmer, Mixed) else None
+    return slimmer
+
+
+def _without_row(op: Op, number: int) -> Op | None:
+    if not isinstance(op, (Extend, Mixed)):
+        return op
+    rows = tuple(row for row in op.rows if row.request != number)
+    if rows:
+        return replace(op, rows=rows)
+    return Decode(op.requests) if isinstance(op, Mixed) else None
