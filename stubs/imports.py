@@ -11,11 +11,11 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from stubs.packages import cutlass, sgl_kernel, torchvision, vllm
+from stubs.packages import cutlass, sgl_kernel, torchvision, triton, vllm
 
 # FlashAttention 3 is a Hopper kernel: SGLang refuses it below compute capability 9.0.
 HOPPER = (9, 0)
@@ -33,7 +33,7 @@ class StandIn:
 def install(stand_ins: bool = True) -> tuple[StandIn, ...]:
     """Prepare this process for importing SGLang; call it before triton or SGLang is imported.
 
-    Sets the environment and one torch thread, and, unless ``stand_ins`` is false, supplies each package of
+    Sets the environment and one torch thread, has Triton's kernels interpreted where there is no GPU, and, unless ``stand_ins`` is false, supplies each package of
     ``_PACKAGES`` that is absent or does not import. A second call changes nothing and returns the same answer.
     Raises RuntimeError where SGLang was imported already.
     """
@@ -42,10 +42,12 @@ def install(stand_ins: bool = True) -> tuple[StandIn, ...]:
         return _installed
     if "sglang" in sys.modules:
         raise RuntimeError("sglang is imported already; expected imports.install() first, in a fresh process")
-    _set_environment()
-    _installed = tuple(found for found in map(_supply, _PACKAGES) if found) if stand_ins else ()
+    os.environ["SGLANG_USE_SGL_FA3_KERNEL"] = "1"  # SGLang's other choice downloads a kernel from a hub
+    # The interpreter is single-threaded and workers run side by side: more threads only get in each other's way.
+    torch.set_num_threads(1)
     if not torch.cuda.is_available():
-        torch.cuda.get_device_capability = _hopper
+        _answer_for_gpu()
+    _installed = tuple(found for found in map(_supply, _PACKAGES) if found) if stand_ins else ()
     return _installed
 
 
@@ -74,12 +76,15 @@ _PACKAGES = (
 )
 
 
-def _set_environment() -> None:
-    os.environ["SGLANG_USE_SGL_FA3_KERNEL"] = "1"  # SGLang's other choice downloads a kernel from a hub
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"
-    # The interpreter is single-threaded and workers run side by side: more threads only get in each other's way.
-    torch.set_num_threads(1)
+def _answer_for_gpu() -> None:
+    """Interpret Triton's kernels, compile nothing, and be a Hopper to whoever asks."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    # Compiling for a CPU takes a C++ compiler and minutes; eager gives what the compiled function is meant to give.
+    # Not TORCH_COMPILE_DISABLE: with it, torch refuses flex_attention.
+    torch.compile = _leave_as_it_is
+    torch.cuda.get_device_capability = _hopper
+    if find_spec("triton") is not None:
+        triton.mend_interpreter()
 
 
 def _supply(package: _Package) -> StandIn | None:
@@ -130,3 +135,8 @@ class _Finder(MetaPathFinder, Loader):
 
 def _hopper(device: object = None) -> tuple[int, int]:
     return HOPPER
+
+
+def _leave_as_it_is(model: Callable[..., Any] | None = None, **options: object) -> Callable[..., Any]:
+    """torch.compile, as a function or as a decorator with options, without the compiling."""
+    return _leave_as_it_is if model is None else model

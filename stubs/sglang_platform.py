@@ -1,0 +1,100 @@
+"""Answers, after SGLang is imported on a machine without CUDA, the questions it asks about the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from stubs.imports import HOPPER
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """``name`` becomes ``value`` in every one of ``modules`` that this release has and that has ``name`` already."""
+
+    name: str
+    value: Any
+    modules: tuple[str, ...]
+    is_new: bool = False  # set the name also where it is not there: SGLang imports it only behind a platform flag
+
+
+def prepare_platform() -> None:
+    """Make fa3 constructible and EAGLE's cache and tree kernels reachable without CUDA; a second call changes nothing.
+
+    Call after ``imports.install()``. On a machine with CUDA it does nothing.
+    """
+    if torch.cuda.is_available():
+        return
+    for answer in _answers():
+        for module in _present(answer.modules):
+            if answer.is_new or hasattr(module, answer.name):
+                setattr(module, answer.name, answer.value)
+
+
+def _answers() -> tuple[_Answer, ...]:
+    sgl_kernel = import_module("sgl_kernel")
+    tree = (_tree_module(),)
+    compiled_tree = ("sglang.kernels.ops.speculative.tree",)  # from 0.5.21 on SGLang compiles these kernels itself
+    flash_attention_v3 = (
+        "sglang.kernels.ops.attention.flash_attention_v3",  # from 0.5.17 on
+        "sglang.jit_kernel.flash_attention_v3",
+    )
+    return (
+        _Answer(
+            "get_device_capability",
+            _hopper,
+            (
+                "sglang.srt.layers.attention.attention_registry",
+                "sglang.srt.layers.attention.flashattention_backend",
+                *flash_attention_v3,
+            ),
+        ),
+        _Answer("_is_fa3_supported", _yes, flash_attention_v3),
+        # Without a platform flag these write nothing and return None; their kernels are Triton's and interpretable.
+        _Answer(
+            "_is_cuda",
+            True,
+            (
+                "sglang.kernels.ops.speculative.cache_locs",  # from 0.5.16 on
+                "sglang.srt.speculative.triton_ops.cache_locs",  # 0.5.13 to 0.5.15.post1
+                "sglang.srt.speculative.eagle_info_v2",  # 0.5.11 and 0.5.12
+            ),
+        ),
+        _Answer("_is_cuda", True, tree),
+        _Answer("sgl_build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, tree, is_new=True),
+        _Answer("build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, compiled_tree),
+        _Answer("verify_tree_greedy", sgl_kernel.verify_tree_greedy, compiled_tree),
+    )
+
+
+def _tree_module() -> str:
+    """The module that picks the EAGLE tree kernels by platform flag: spec_tree in 0.5.23, eagle_utils before."""
+    spec_tree = "sglang.kernels.ops.speculative.spec_tree"
+    if any(hasattr(module, "verify_tree_greedy_func") for module in _present((spec_tree,))):
+        return spec_tree
+    return "sglang.srt.speculative.eagle_utils"
+
+
+def _present(modules: tuple[str, ...]) -> Iterator[ModuleType]:
+    return (import_module(name) for name in modules if _has(name))
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
+
+
+def _hopper(device_id: int = 0) -> tuple[int, int]:
+    return HOPPER
+
+
+def _yes(device: object = None) -> bool:
+    return True
