@@ -136,7 +136,7 @@ class _Drawer:
             (24 if chunking else 8 if self.running else 24, self._extend, extends),
             (12, self._decode, steps and not speculative),
             (20, self._verify, steps and speculative),
-            (48 if chunking else 10, self._mixed, steps and extends and not speculative),
+            (60 if chunking else 14, self._mixed, steps and extends and not speculative),
             (3, self._finish, bool(self.running)),
             (3, self._retract, bool(self.generating)),
             (1, Idle, True),
@@ -231,7 +231,7 @@ class _Drawer:
         """Whose KV a new prompt hits, and how many tokens of it, up to ``most``."""
         page = self.world.page_size
         sources = [number for number in self.ledger.requests if min(self.ledger.cacheable(number), most) >= page]
-        if not sources or not self.choices.chance(1, 2):
+        if not sources or not self.choices.chance(2, 3):
             return None, 0
         source = self.choices.pick(sources)
         pages = min(self.ledger.cacheable(source), most) // page

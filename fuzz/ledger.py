@@ -62,8 +62,16 @@ def length_max(world: World) -> int:
 
 
 def accept_max(world: World) -> int:
-    """Most tokens one verify commits: the deepest path of the tree, and the bonus token."""
-    return min(world.spec_steps + 1, world.spec_draft_tokens)
+    """Most tokens any verify can commit: the longest path that every tree has, and the bonus token.
+
+    A tree's nodes are chosen by score out of k on the first level and k*k on each other; a parent never scores less
+    than its child, so a level is reached for certain once the nodes outnumber all levels above it.
+    """
+    nodes, topk = world.spec_draft_tokens - 1, world.spec_topk
+    depth, above = 0, 0
+    while depth < world.spec_steps and nodes > above:
+        depth, above = depth + 1, topk + depth * topk * topk
+    return depth + 1
 
 
 class Ledger:

@@ -9,7 +9,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.edit import (
+    grow_last_row,
+    join_chunk,
+    numbers_in,
+    numbers_of,
+    rows_of,
+    with_op,
+    with_row,
+    with_rows,
+    without,
+    without_hit,
+    without_request,
+)
+from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Retract, Verify
 from stubs.world import World
 
 Pass = Callable[[Program], Iterator[Program]]
@@ -34,26 +47,26 @@ def drop_op_ranges(program: Program) -> Iterator[Program]:
 
 def drop_requests(program: Program) -> Iterator[Program]:
     """Without one request, wherever it occurs; prompts that hit its KV compute the prefix themselves or not at all."""
-    for number in _numbers(program):
+    for number in numbers_of(program):
         for keep_length in (True, False):
-            yield program.with_ops(_without_request(program.ops, number, keep_length=keep_length))
+            yield program.with_ops(without_request(program.ops, number, keep_length=keep_length))
 
 
 def drop_rows(program: Program) -> Iterator[Program]:
     """Without one request in one op."""
     for index, op in enumerate(program.ops):
-        for number in _op_numbers(op):
-            slimmer = _without(op, number)
+        for number in numbers_in(op):
+            slimmer = without(op, number)
             if slimmer is not None:
-                yield _with_op(program, index, slimmer)
+                yield with_op(program, index, slimmer)
 
 
 def split_mixed(program: Program) -> Iterator[Program]:
     """A decode or an extend in place of a mixed batch."""
     for index, op in enumerate(program.ops):
         if isinstance(op, Mixed):
-            yield _with_op(program, index, Decode(op.requests))
-            yield _with_op(program, index, Extend(op.rows))
+            yield with_op(program, index, Decode(op.requests))
+            yield with_op(program, index, Extend(op.rows))
 
 
 def join_chunks(program: Program) -> Iterator[Program]:
@@ -61,8 +74,8 @@ def join_chunks(program: Program) -> Iterator[Program]:
     for index, op in enumerate(program.ops):
         for row in getattr(op, "rows", ()):
             if row.more:
-                yield program.with_ops(_join_chunk(program.ops, index, row))
-                yield _with_row(program, index, row, replace(row, more=0))
+                yield program.with_ops(join_chunk(program.ops, index, row))
+                yield with_row(program, index, row, replace(row, more=0))
 
 
 def join_extends(program: Program) -> Iterator[Program]:
@@ -80,41 +93,41 @@ def fold_steps(program: Program) -> Iterator[Program]:
             accepts = op.accepts if isinstance(op, Verify) else (1,) * len(op.requests)
             grown = program.ops[:index]
             for number, accept in zip(op.requests, accepts, strict=True):
-                grown = _grow_last_row(grown, number, accept)
+                grown = grow_last_row(grown, number, accept)
             yield program.with_ops(grown + program.ops[index + 1 :])
 
 
 def drop_prefixes(program: Program) -> Iterator[Program]:
     """A prompt that hits no cache: as long as before, or without the prefix."""
-    for index, row in _rows(program):
+    for index, row in rows_of(program):
         if row.cached_from is not None:
             for keep_length in (False, True):
-                yield _with_row(program, index, row, _no_hit(row, row.cached_from, keep_length=keep_length))
+                yield with_row(program, index, row, without_hit(row, row.cached_from, keep_length=keep_length))
 
 
 def shorten(program: Program) -> Iterator[Program]:
     """Fewer tokens: one everywhere, then row by row one, a half, ... one less; cached prefixes too, by pages."""
-    yield program.with_ops(tuple(_with_rows(op, lambda row: replace(row, tokens=1)) for op in program.ops))
-    for index, row in _rows(program):
+    yield program.with_ops(tuple(with_rows(op, lambda row: replace(row, tokens=1)) for op in program.ops))
+    for index, row in rows_of(program):
         for tokens in _smaller(row.tokens, 1):
-            yield _with_row(program, index, row, replace(row, tokens=tokens))
+            yield with_row(program, index, row, replace(row, tokens=tokens))
         page = program.world.page_size
         for pages in _smaller(row.cached // page, 1):
-            yield _with_row(program, index, row, replace(row, cached=pages * page))
+            yield with_row(program, index, row, replace(row, cached=pages * page))
 
 
 def plain_steps(program: Program) -> Iterator[Program]:
     """Verifies that accept one token and extend no draft; finished requests that leave nothing in the cache."""
     for index, op in enumerate(program.ops):
         if isinstance(op, Verify):
-            yield _with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
-            yield _with_op(program, index, replace(op, draft_extend=0))
+            yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
+            yield with_op(program, index, replace(op, draft_extend=0))
             for at, accept in enumerate(op.accepts):
                 for fewer in _smaller(accept, 1):
                     accepts = (*op.accepts[:at], fewer, *op.accepts[at + 1 :])
-                    yield _with_op(program, index, replace(op, accepts=accepts))
+                    yield with_op(program, index, replace(op, accepts=accepts))
         if isinstance(op, Finish):
-            yield _with_op(program, index, replace(op, keep=0))
+            yield with_op(program, index, replace(op, keep=0))
 
 
 def plain_world(program: Program) -> Iterator[Program]:
@@ -144,10 +157,10 @@ def zero_seed(program: Program) -> Iterator[Program]:
 
 def renumber(program: Program) -> Iterator[Program]:
     """Requests numbered in order of first appearance."""
-    names = {number: index for index, number in enumerate(_numbers(program))}
+    names = {number: index for index, number in enumerate(numbers_of(program))}
 
     def rename(op: Op) -> Op:
-        op = _with_rows(
+        op = with_rows(
             op,
             lambda row: replace(
                 row,
@@ -231,97 +244,3 @@ def _smaller(value: int, least: int) -> Iterator[int]:
     while gap > 0:
         yield value - gap
         gap //= 2
-
-
-def _rows(program: Program) -> Iterator[tuple[int, Row]]:
-    for index, op in enumerate(program.ops):
-        for row in getattr(op, "rows", ()):
-            yield index, row
-
-
-def _op_numbers(op: Op) -> list[int]:
-    return [*(row.request for row in getattr(op, "rows", ())), *getattr(op, "requests", ())]
-
-
-def _numbers(program: Program) -> list[int]:
-    """All requests in order of first appearance."""
-    return list(dict.fromkeys(number for op in program.ops for number in _op_numbers(op)))
-
-
-def _with_op(program: Program, index: int, op: Op) -> Program:
-    return program.with_ops((*program.ops[:index], op, *program.ops[index + 1 :]))
-
-
-def _with_rows(op: Op, change: Callable[[Row], Row]) -> Op:
-    if isinstance(op, (Extend, Mixed)):
-        return replace(op, rows=tuple(change(row) for row in op.rows))
-    return op
-
-
-def _swap_row(op: Op, old: Row, new: Row) -> Op:
-    return _with_rows(op, lambda row: new if row is old else row)
-
-
-def _with_row(program: Program, index: int, old: Row, new: Row) -> Program:
-    return _with_op(program, index, _swap_row(program.ops[index], old, new))
-
-
-def _no_hit(row: Row, source: int, *, keep_length: bool) -> Row:
-    """``row`` without a prefix cached from ``source``."""
-    if row.cached_from != source:
-        return row
-    return Row(row.request, row.tokens + (row.cached if keep_length else 0), more=row.more)
-
-
-def _grow_last_row(ops: tuple[Op, ...], number: int, tokens: int) -> tuple[Op, ...]:
-    """``ops`` with the last row of request ``number`` longer by ``tokens``."""
-    for index in range(len(ops) - 1, -1, -1):
-        row = next((row for row in getattr(ops[index], "rows", ()) if row.request == number), None)
-        if row is not None:
-            longer = _swap_row(ops[index], row, replace(row, tokens=row.tokens + tokens))
-            return (*ops[:index], longer, *ops[index + 1 :])
-    return ops
-
-
-def _join_chunk(ops: tuple[Op, ...], index: int, row: Row) -> tuple[Op, ...]:
-    """``ops`` with ``row``'s chunk and the next of the same request in one, where the first was."""
-    for later in range(index + 1, len(ops)):
-        following = next((other for other in getattr(ops[later], "rows", ()) if other.request == row.request), None)
-        if following is None:
-            continue
-        joined = replace(row, tokens=row.tokens + following.tokens, more=following.more)
-        first = _swap_row(ops[index], row, joined)
-        rest = _without_row(ops[later], row.request)
-        return (*ops[:index], first, *ops[index + 1 : later], *((rest,) if rest is not None else ()), *ops[later + 1 :])
-    return ops
-
-
-def _without_request(ops: tuple[Op, ...], number: int, *, keep_length: bool) -> tuple[Op, ...]:
-    left = [slimmer for op in ops if (slimmer := _without(op, number)) is not None]
-    return tuple(_with_rows(op, lambda row: _no_hit(row, number, keep_length=keep_length)) for op in left)
-
-
-def _without(op: Op, number: int) -> Op | None:
-    """``op`` without request ``number``, or None if nothing is left."""
-    slimmer = _without_row(op, number)
-    match slimmer:
-        case Verify():
-            pairs = [(n, accept) for n, accept in zip(slimmer.requests, slimmer.accepts, strict=True) if n != number]
-            if not pairs:
-                return None
-            return replace(slimmer, requests=tuple(n for n, _ in pairs), accepts=tuple(a for _, a in pairs))
-        case Mixed() | Decode() | Finish() | Retract():
-            numbers = tuple(n for n in slimmer.requests if n != number)
-            if numbers:
-                return replace(slimmer, requests=numbers)
-            return Extend(slimmer.rows) if isinstance(slimmer, Mixed) else None
-    return slimmer
-
-
-def _without_row(op: Op, number: int) -> Op | None:
-    if not isinstance(op, (Extend, Mixed)):
-        return op
-    rows = tuple(row for row in op.rows if row.request != number)
-    if rows:
-        return replace(op, rows=rows)
-    return Decode(op.requests) if isinstance(op, Mixed) else None
