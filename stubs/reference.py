@@ -1,0 +1,69 @@
+"""Dense attention of one request in float64: the numeric truth, written without any code of SGLang."""
+
+from __future__ import annotations
+
+import torch
+
+# atol = rtol of an output against the reference, by dtype of q: a few dozen roundings of the dtype, whose errors
+# do not grow with the length since softmax weights sum to 1. On a GPU tensor cores round the products too.
+TOLERANCES = {
+    torch.float32: 1e-5,
+    torch.float16: 2e-3,
+    torch.bfloat16: 1e-2,
+    torch.float8_e4m3fn: 1.5e-1,
+    torch.float8_e5m2: 1.5e-1,
+}
+CUDA_TOLERANCES = TOLERANCES | {torch.float16: 3e-2}
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float,
+    mask: torch.Tensor | None = None,
+    window: int = -1,
+    logit_cap: float = 0.0,
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Outputs [n, heads, dv] in float64 for q [n, heads, d], k [len, kv heads, d], v [len, kv heads, dv].
+
+    Without ``mask`` query i stands at position len - n + i and sees the keys up to there, and with ``window`` >= 0
+    only the ``window`` keys before it and its own: the meaning of RadixAttention.sliding_window_size, see `visible`.
+    ``mask`` bool [n, len] says instead which keys each query sees, window included. ``logit_cap`` > 0 bends a scaled
+    score s to cap * tanh(s / cap). ``sinks`` [heads] are logits that take weight and give no value. A query that sees
+    no key gives 0, as FlashAttention and SGLang's kernels do for an empty row.
+    """
+    n, heads, _ = q.shape
+    length, kv_heads, _ = k.shape
+    assert heads % kv_heads == 0, f"{heads} heads over {kv_heads} kv heads"
+    assert mask is None or window < 0, "a mask says all; fold the window into it with `visible`"
+    seen = visible(n, length, window, q.device) if mask is None else mask
+    group = heads // kv_heads
+    keys, values = (tensor.double().repeat_interleave(group, 1) for tensor in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.double(), keys) * scale
+    if logit_cap > 0:
+        scores = logit_cap * torch.tanh(scores / logit_cap)
+    scores = scores.masked_fill(~seen, float("-inf"))
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.double().view(heads, 1, 1).expand(heads, n, 1)], -1)
+    weights = torch.where(seen.any(-1)[:, None], scores.softmax(-1)[..., :length], 0.0)
+    # A key that a query may not see can hold anything, inf included: 0 * inf must not reach the sum.
+    values = torch.where(seen.any(0)[:, None, None], values, 0.0)
+    return torch.einsum("hqk,khd->qhd", weights, values)
+
+
+def visible(n: int, length: int, window: int = -1, device: torch.device | None = None) -> torch.Tensor:
+    """Bool [n, length]: causal, the queries at the last n positions; a query at p sees p - window .. p.
+
+    So a window of W shows W + 1 keys. Sources, in SGLang 0.5.16 and 0.5.23: the Triton extend kernel keeps
+    q_pos <= k_pos + SLIDING_WINDOW_SIZE (extend_attention.py); flashattention_backend.py passes window (W, 0), both
+    ends inclusive, and says that the models subtracted 1 already (gemma2.py: sliding_window - 1); torch_native keeps
+    k_pos >= q_pos - W; flashinfer's decode gathers min(length, W + 1) keys. The Triton backend's decode alone gathers
+    min(length, W) keys (update_sliding_window_buffer), one fewer.
+    """
+    position = torch.arange(length - n, length, device=device)[:, None]
+    key = torch.arange(length, device=device)[None]
+    seen = key <= position
+    return seen & (key >= position - window) if window >= 0 else seen
