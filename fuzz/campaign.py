@@ -1,0 +1,297 @@
+"""A campaign: workers run one generated program after the other until the budget is spent, and every finding is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import closing
+from pathlib import Path
+
+from fuzz.confirm import Confirmed, Patience, bugs, confirm, smallest
+from fuzz.death import HANG
+from fuzz.finding import Finding, Signature, Verdict
+from fuzz.generate import Limits, program_for
+from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
+from fuzz.process import Stopped, WorkerError, WorkerOptions, WorkerProcess
+from fuzz.program import Program, ProgramError
+from fuzz.record import Record
+from fuzz.repro import known_signatures
+from fuzz.store import Store, write_whole
+from fuzz.tally import Tally
+from fuzz.targets import open_target
+from fuzz.trace import Trace
+
+__all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
+
+SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
+SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
+HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
+EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
+
+
+def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult:
+    """Run it. Ctrl-C ends it early and loses nothing.
+
+    Raises CampaignError for options that cannot be, TargetError for a target that cannot be had, StoreError where
+    the out folder or the repros cannot be written.
+    """
+    options.check()
+    try:
+        known = known_signatures(options.known) if options.known is not None else frozenset()
+    except ProgramError as error:
+        raise CampaignError(f"known: {error}") from None
+    progress.phase(f"getting {options.target}")
+    with open_target(options.target) as target, closing(Store(options.out)) as store:
+        campaign = _Campaign(options, progress, store, known)
+        campaign.recover()
+        result = campaign.run(target.folder)
+    progress.finished(result)
+    return result
+
+
+class _Campaign:
+    """The state that the workers' threads share; ``lock`` guards all of it, the store and the progress."""
+
+    def __init__(self, options: CampaignOptions, progress: Progress, store: Store, known: frozenset[str]) -> None:
+        self.options, self.progress, self.store = options, progress, store
+        self.started = time.monotonic()
+        self.deadline = self.started + options.seconds if options.seconds is not None else float("inf")
+        self.lock = threading.Lock()
+        self.stop = threading.Event()
+        self.interrupted = False
+        self.reason = ""
+        self.tally = Tally(known, findings={entry["signature"]: entry for entry in store.findings()})
+        self.next_index = 0
+        self.version = ""
+        self.limits = Limits()
+
+    def recover(self) -> None:
+        """Write down what an earlier campaign in this folder was running when it was killed."""
+        for leftover in self.store.leftovers():
+            record = leftover.record
+            signature = Signature.parse(record.signature)
+            finding = Finding(Verdict.INFRA, signature, record.title, record.reason, 0, "unknown")
+            self.note(finding, record, leftover.program)
+            self.store.end(record)
+
+    def run(self, folder: Path | None) -> CampaignResult:
+        workers = [WorkerProcess(self.worker_options(folder, n), self.stop) for n in range(self.options.workers)]
+        try:
+            if self.start(workers):
+                self.drive(workers)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            for worker in workers:
+                worker.close()
+        return self.result()
+
+    def worker_options(self, folder: Path | None, number: int) -> WorkerOptions:
+        options = self.options
+        return WorkerOptions(options.python, folder, options.out, number, options.device, options.executor)
+
+    def start(self, workers: list[WorkerProcess]) -> bool:
+        """Start all workers side by side; False if the target or every pair is out of reach."""
+        self.progress.phase(f"importing {self.options.target} in {len(workers)} worker(s)")
+        try:
+            for worker in workers:
+                worker.launch()
+            ready, *_ = [worker.wait_ready() for worker in workers]
+        except WorkerError as error:
+            self.give_up(str(error))
+            return False
+        self.version = ready.sglang_version
+        pairs = self.choose(ready.pairs)
+        if not pairs:
+            self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
+            return False
+        self.limits = self.options.check_limits(pairs)
+        self.progress.started(self.options, ready, pairs)
+        return True
+
+    def choose(self, pairs: dict[str, str]) -> tuple[str, ...]:
+        """The pairs asked for, each of which must run; else all that do, twins only if they were asked for."""
+        for pair in self.options.pairs:
+            if pair not in pairs:
+                raise CampaignError(
+                    f"pair {pair!r} is unknown to this target; expected one of {', '.join(sorted(pairs))}"
+                )
+            if pairs[pair]:
+                raise CampaignError(f"pair {pair!r} cannot run on this target here: {pairs[pair]}")
+        if self.options.pairs:
+            return self.options.pairs
+        runnable = (pair for pair, reason in sorted(pairs.items()) if not reason)
+        return tuple(pair for pair in runnable if self.options.twins or len(set(pair.split(":"))) == 2)
+
+    def drive(self, workers: list[WorkerProcess]) -> None:
+        """One thread a worker. The first error of ours stops all of them and is raised here."""
+        with ThreadPoolExecutor(len(workers)) as pool:
+            try:
+                pending = {pool.submit(self.work, worker) for worker in workers}
+                while pending:
+                    done, pending = wait(pending, timeout=1, return_when=FIRST_EXCEPTION)
+                    for future in done:
+                        future.result()
+            finally:
+                self.stop.set()  # on leaving, the pool waits for its threads
+
+    def work(self, worker: WorkerProcess) -> None:
+        """Run programs until there are no more to run."""
+        ran = 0
+        while (index := self.take()) is not None:
+            if ran == SESSION_PROGRAMS_MAX:
+                worker.renew()
+                ran = 0
+            seed = self.options.seed * SEED_STRIDE + index
+            try:
+                self.run_one(worker, program_for(seed, self.limits), seed)
+            except Stopped:
+                return
+            except WorkerError as error:
+                self.give_up(str(error))
+                return
+            ran += 1
+
+    def take(self) -> int | None:
+        """The next program's index, or None when the budget is spent."""
+        with self.lock:
+            enough = self.options.programs is not None and self.next_index >= self.options.programs
+            if enough or self.stop.is_set() or time.monotonic() >= self.deadline:
+                return None
+            self.next_index += 1
+            return self.next_index - 1
+
+    def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> None:
+        """Run it, write its record, look into what it found."""
+        lost = _not_run(program, "the campaign ended while this program ran")
+        with self.lock:
+            self.store.begin(self.record(worker, program, seed, lost), program.text)
+        try:
+            trace = worker.run(program, self.options.program_seconds)
+        except Stopped:
+            self.keep(worker, program, seed, lost)
+            raise
+        except WorkerError as error:
+            self.keep(worker, program, seed, _not_run(program, str(error)))
+            raise
+        for finding in self.keep(worker, program, seed, trace):
+            self.examine(worker, program, finding)
+
+    def keep(self, worker: WorkerProcess, program: Program, seed: int, trace: Trace) -> list[Finding]:
+        """Put the record on disk and count what was found; returns the bugs to be looked into."""
+        record = self.record(worker, program, seed, trace)
+        with self.lock:
+            self.tally.count_program(record)
+            fresh = [finding for finding in _noteworthy(trace) if self.note(finding, record, program.text)]
+            self.store.end(record)
+            self.progress.program_done(record)
+        return fresh
+
+    def note(self, finding: Finding, record: Record, program: str) -> bool:
+        """Count a finding and write it down if it is new; whether it is a new bug."""
+        entry = self.tally.count_finding(finding, record, program)
+        if entry is None:
+            return False
+        self.store.write_findings(list(self.tally.findings.values()))
+        if finding.verdict is Verdict.BUG and not entry["known"]:
+            return True
+        self.progress.finding(entry)
+        return False
+
+    def examine(self, worker: WorkerProcess, program: Program, finding: Finding) -> None:
+        """Confirm and shrink, then save the script; after a stop, what there is."""
+        with self.lock:
+            self.progress.phase(f"confirming and shrinking {finding.signature}")
+        confirmed = Confirmed(program, finding, shown=0, runs=0)
+        script = self.options.repros / f"{finding.signature.slug}.py"
+        seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
+        deadline = min(time.monotonic(), self.deadline) + EXAMINE_SECONDS
+        patience = Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
+        try:
+            confirmed = confirm(worker, program, finding, patience)
+            if self.options.shrink and confirmed.shown and not script.exists():
+                confirmed = smallest(worker, confirmed, patience)
+        except (Stopped, WorkerError):
+            pass  # the finding is saved as it stands, and the worker's next program meets the same trouble
+        with self.lock:
+            entry = self.tally.findings[str(finding.signature)]
+            entry.update(confirmed.finding.to_json())
+            entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
+            entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
+            if (
+                confirmed.shown or not confirmed.runs
+            ):  # one that never showed again would be a script that shows nothing
+                entry["script"] = self.save_script(script, confirmed)
+            self.store.write_findings(list(self.tally.findings.values()))
+            self.progress.finding(entry)
+
+    def save_script(self, path: Path, confirmed: Confirmed) -> str:
+        """Write the repro unless one of that name is there; its path."""
+        if not path.exists():
+            try:
+                from fuzz.script import write_script
+            except ImportError:
+                return ""
+            write_whole(path, write_script(confirmed.program, confirmed.finding, {}))
+        return str(path)
+
+    def record(self, worker: WorkerProcess, program: Program, seed: int, trace: Trace) -> Record:
+        leading = next((finding for finding in trace.findings if finding.verdict is trace.verdict), None)
+        world = program.world
+        return Record(
+            at=time.time(),
+            elapsed_seconds=time.monotonic() - self.started,
+            seed=seed,
+            program=program.hash,
+            ops=len(program.ops),
+            verdict=trace.verdict.value,
+            signature=str(leading.signature) if leading else "",
+            title=leading.title if leading else "",
+            reason=" ".join(leading.message.split())[:500] if leading else "",
+            seconds=trace.seconds,
+            steps=trace.step_counts,
+            target=self.options.target,
+            sglang_version=self.version,
+            device=world.device,
+            runner=world.runner,
+            prefill=world.prefill,
+            decode=world.decode,
+            engine=self.options.engine,
+            worker=worker.options.number,
+        )
+
+    def give_up(self, reason: str) -> None:
+        with self.lock:
+            self.reason = self.reason or reason
+            self.progress.phase(reason)
+
+    def result(self) -> CampaignResult:
+        """Counts are known now: findings.jsonl is written for the last time."""
+        tally = self.tally
+        self.store.write_findings(list(tally.findings.values()))
+        findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
+        if not tally.ran_something and not self.reason:
+            self.reason = "no program ran to its end; see the records for why, or give it more time"
+        return CampaignResult(
+            findings=findings,
+            programs=tally.programs,
+            steps=tally.steps,
+            exit_code=1 if tally.new_bugs else 0 if tally.ran_something else 3,
+            out=self.options.out,
+            scripts=tuple(Path(entry["script"]) for entry in findings if entry["script"]),
+            interrupted=self.interrupted,
+            reason=self.reason,
+        )
+
+
+def _noteworthy(trace: Trace) -> list[Finding]:
+    """Bugs to be believed, and what the harness lacks; refusals of the target and programs cut off are in the records."""
+    ours = (Verdict.STUB_GAP, Verdict.INFRA)
+    return [*bugs(trace), *(finding for finding in trace.findings if finding.verdict in ours)]
+
+
+def _not_run(program: Program, reason: str) -> Trace:
+    signature = Signature("contract", "not_run", "worker")
+    finding = Finding(Verdict.INFRA, signature, "not run to its end", reason, 0, "unknown")
+    return Trace(steps=(), findings=(finding,), seconds=0.0, sglang_version="")

@@ -1,0 +1,87 @@
+"""Looks twice at a finding: does it show again, how reliably, and in how small a program."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fuzz.finding import Finding, Signature, Verdict
+from fuzz.program import Program
+from fuzz.shrink import Budget, StopShrinking, shrink
+from fuzz.trace import Trace
+
+CONFIRM_RUNS = 3  # the first in a fresh process, the others warm: enough to tell always from sometimes
+_HARNESS_FAULTS = (Verdict.STUB_GAP, Verdict.INFRA)
+
+
+class Runner(Protocol):
+    """Runs programs in a process that can be renewed; ``WorkerProcess`` is one."""
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace: ...
+
+    def renew(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """``shown`` of ``runs`` runs of ``program`` showed the signature; ``finding`` is as ``program`` shows it."""
+
+    program: Program
+    finding: Finding
+    shown: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``program_seconds`` for one run. Past ``deadline`` (monotonic) no run is begun but the very first."""
+
+    program_seconds: float
+    deadline: float
+    stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def is_over(self) -> bool:
+        return self.stopped() or time.monotonic() >= self.deadline
+
+
+def bugs(trace: Trace) -> tuple[Finding, ...]:
+    """The findings to believe: what comes after a fault of the harness may be its consequence and is left out."""
+    harness = (finding.op_index for finding in trace.findings if finding.verdict in _HARNESS_FAULTS)
+    first = min(harness, default=math.inf)
+    return tuple(finding for finding in trace.findings if finding.verdict is Verdict.BUG and finding.op_index < first)
+
+
+def shown_in(trace: Trace, signature: Signature) -> Finding | None:
+    """The finding with this signature, or None."""
+    return next((finding for finding in bugs(trace) if finding.signature == signature), None)
+
+
+def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
+    """Run ``program`` up to CONFIRM_RUNS times, the first time in a fresh process."""
+    runner.renew()
+    shown, runs, latest = 0, 0, finding
+    while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
+        again = shown_in(runner.run(program, patience.program_seconds), finding.signature)
+        runs += 1
+        if again is not None:
+            shown, latest = shown + 1, again
+    return Confirmed(program, latest, shown, runs)
+
+
+def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:
+    """Shrink; the result is confirmed in a fresh process, and given up if it is less reliable than what it came from."""
+
+    def shows(candidate: Program) -> bool:
+        if patience.is_over:
+            raise StopShrinking
+        return shown_in(runner.run(candidate, patience.program_seconds), confirmed.finding.signature) is not None
+
+    program = shrink(confirmed.program, shows, budget).program
+    if program == confirmed.program:
+        return confirmed
+    again = confirm(runner, program, confirmed.finding, patience)
+    return again if again.shown * confirmed.runs >= confirmed.shown * again.runs else confirmed

@@ -1,0 +1,100 @@
+"""What a campaign is asked to do, what it answers, and whom it tells meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fuzz.generate import Limits, LimitsError
+from fuzz.process import Ready
+from fuzz.record import Record
+from fuzz.worker import EXECUTOR
+from stubs.world import DEVICES, RUNNERS
+
+ENGINES = ("random",)
+
+
+class CampaignError(ValueError):
+    """Options that no campaign can be run with; the message says what was given and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignOptions:
+    """``pairs`` empty means all that run on the target. At least one of ``seconds`` and ``programs`` ends it.
+
+    ``twins`` lets both halves of a pair have one name. ``program_seconds`` is how long a program may take before
+    it counts as hung. ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``).
+    """
+
+    target: str
+    repros: Path
+    out: Path
+    python: str
+    pairs: tuple[str, ...] = ()
+    runner: str = "fake"
+    device: str = "cpu"
+    engine: str = "random"
+    seconds: float | None = None
+    programs: int | None = None
+    workers: int = 1
+    seed: int = 0
+    known: Path | None = None
+    twins: bool = False
+    shrink: bool = True
+    program_seconds: float = 120.0
+    executor: str = EXECUTOR
+
+    def check(self) -> None:
+        """Raise CampaignError on the first rule broken."""
+        if self.seconds is None and self.programs is None:
+            raise CampaignError("neither seconds nor programs given; expected at least one of them to end the campaign")
+        for name, value in (("seconds", self.seconds), ("programs", self.programs), ("workers", self.workers)):
+            if value is not None and value <= 0:
+                raise CampaignError(f"{name} is {value}; expected more than 0")
+        for name, text, allowed in (
+            ("runner", self.runner, RUNNERS),
+            ("device", self.device, DEVICES),
+            ("engine", self.engine, ENGINES),
+        ):
+            if text not in allowed:
+                raise CampaignError(f"{name} is {text!r}; expected one of {', '.join(allowed)}")
+        if self.seed < 0:
+            raise CampaignError(f"seed is {self.seed}; expected 0 or more")
+        if self.pairs:
+            self.check_limits(self.pairs)
+
+    def check_limits(self, pairs: tuple[str, ...]) -> Limits:
+        try:
+            limits = Limits(pairs=pairs, runner=self.runner, device=self.device, twins=self.twins)
+            limits.check()
+        except LimitsError as error:
+            raise CampaignError(str(error)) from None
+        return limits
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult:
+    """``findings`` are those seen in this campaign, as findings.jsonl holds them. ``exit_code`` is 0, 1 or 3.
+
+    ``reason`` says in a line why a campaign could not run or ended early; empty otherwise.
+    """
+
+    findings: list[dict[str, Any]]
+    programs: int
+    steps: int
+    exit_code: int
+    out: Path
+    scripts: tuple[Path, ...]
+    interrupted: bool
+    reason: str
+
+
+class Progress(Protocol):
+    """Told what goes on, from one thread at a time."""
+
+    def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None: ...
+    def program_done(self, record: Record) -> None: ...
+    def finding(self, finding: dict[str, Any]) -> None: ...
+    def phase(self, text: str) -> None: ...
+    def finished(self, result: CampaignResult) -> None: ...

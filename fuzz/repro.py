@@ -1,0 +1,111 @@
+"""Reads a saved program: a program file, or the constants of a repro script, which is parsed and never run."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.finding import Signature
+from fuzz.ledger import check
+from fuzz.program import Program, ProgramError, parse
+
+FILE_BYTES_MAX = 1 << 20  # one MiB; a script has some ten KiB
+_CONSTANTS = ("PROGRAM", "SIGNATURE", "FOUND_ON")
+
+
+@dataclass(frozen=True, slots=True)
+class Repro:
+    """``signature`` and ``found_on`` (a target) are None where the file does not name them."""
+
+    program: Program
+    signature: Signature | None = None
+    found_on: str | None = None
+
+
+def read_repro(path: Path) -> Repro:
+    """Read ``path``; ProgramError says what is wrong with it in one line that names it."""
+    try:
+        return _read(path)
+    except ProgramError as error:
+        raise ProgramError(f"{path}: {error}") from None
+
+
+def read_program(path: Path) -> tuple[Program, Signature | None]:
+    """The program and, where the file names it, the signature it shows."""
+    repro = read_repro(path)
+    return repro.program, repro.signature
+
+
+def repros_in(path: Path) -> list[Path]:
+    """``path`` itself, or the scripts in that folder, by name. ProgramError if there is no such path."""
+    if path.is_dir():
+        return sorted(path.glob("*.py"))
+    if not path.exists():
+        raise ProgramError(f"{path} does not exist; expected a repro script, a program file or a folder of scripts")
+    return [path]
+
+
+def known_signatures(folder: Path) -> frozenset[str]:
+    """The signatures of the scripts in ``folder``; a script without one names none. Raises ProgramError."""
+    if not folder.is_dir():
+        raise ProgramError(f"{folder} is no folder; expected one that holds repro scripts")
+    signatures = (read_repro(path).signature for path in repros_in(folder))
+    return frozenset(str(signature) for signature in signatures if signature is not None)
+
+
+def _read(path: Path) -> Repro:
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ProgramError(f"cannot be read ({error.strerror}); expected a repro script or a program file") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ProgramError(f"has more than {FILE_BYTES_MAX} bytes, the limit for a repro or program file")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ProgramError("is not UTF-8 text; expected a repro script or a program file") from None
+    constants = _constants(text) if path.suffix == ".py" else {"PROGRAM": text}
+    if "PROGRAM" not in constants:
+        raise ProgramError("has no constant PROGRAM; expected a repro script that seamripper wrote")
+    program = parse(constants["PROGRAM"])
+    check(program)
+    signature = constants.get("SIGNATURE")
+    return Repro(program, _signature(signature) if signature else None, constants.get("FOUND_ON") or None)
+
+
+def _constants(source: str) -> dict[str, str]:
+    """The string constants that the script assigns at module level; nothing is evaluated but literals."""
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError(f"is not Python ({error})") from None
+    found: dict[str, str] = {}
+    for statement in module.body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target, value = statement.targets[0], statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            target, value = statement.target, statement.value
+        else:
+            continue
+        if isinstance(target, ast.Name) and target.id in _CONSTANTS:
+            found[target.id] = _string(target.id, value)
+    return found
+
+
+def _string(name: str, node: ast.expr) -> str:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        value = None
+    if not isinstance(value, str):
+        raise ProgramError(f"line {node.lineno}: {name} is no plain string; expected one, as seamripper writes it")
+    return value
+
+
+def _signature(text: str) -> Signature:
+    try:
+        return Signature.parse(text)
+    except ValueError:
+        raise ProgramError(f"SIGNATURE is {text!r}; expected ORACLE/KIND/PLACE") from None

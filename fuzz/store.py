@@ -1,0 +1,160 @@
+"""The out folder of a campaign: lines that are on disk before anything is said of them, and whole files or none.
+
+A program is in its worker's journal from before it is sent until its record is written. A journal that is left over
+names a program that was running when everything was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuzz.record import Record, RecordError
+
+FINDINGS = "findings.jsonl"
+
+
+class StoreError(RuntimeError):
+    """The out folder cannot be written, or is in use; the message says which file, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A program under way when an earlier campaign in this folder ended; ``record`` is what to write for it."""
+
+    record: Record
+    program: str
+
+
+class Store:
+    """A held resource: one campaign at a time writes to ``folder``. ``close`` lets another in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[Path, int] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _cannot_write(folder, error) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise StoreError(f"another campaign is writing to {folder}; give this one another --out") from None
+
+    def close(self) -> None:
+        for fd in (*self._files.values(), self._lock):
+            os.close(fd)
+        self._files.clear()
+
+    def begin(self, record: Record, program: str) -> None:
+        """Note that ``program`` is about to run; ``record`` is what stands for it should nobody come back."""
+        entry = {"record": record.to_line(), "program": program}
+        write_whole(self._journal(record.worker), json.dumps(entry) + "\n")
+
+    def end(self, record: Record) -> None:
+        """Write the record of the program under way, then forget that it was."""
+        self._append(self._records(record.worker), record.to_line())
+        self._journal(record.worker).unlink(missing_ok=True)
+
+    def leftovers(self) -> Iterator[Leftover]:
+        """Programs of an earlier campaign that have a journal and no record. ``end`` each to be done with it."""
+        for path in sorted(self.folder.glob("journal-*.json")):
+            try:
+                entry = json.loads(path.read_text())
+                leftover = Leftover(Record.from_line(entry["record"]), entry["program"])
+            except (ValueError, KeyError, TypeError, RecordError) as error:
+                raise StoreError(f"{path} is no journal of ours ({error}); remove it or give another --out") from None
+            last = _last_line(self._records(leftover.record.worker))
+            if last is not None and (last.program, last.seed) == (leftover.record.program, leftover.record.seed):
+                path.unlink()  # killed after the record was written and before the journal was removed
+            else:
+                yield leftover
+
+    def findings(self) -> list[dict[str, Any]]:
+        """The findings of earlier campaigns in this folder."""
+        path = self.folder / FINDINGS
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        except ValueError as error:
+            raise StoreError(f"{path} is not a list of findings ({error}); give another --out") from None
+
+    def write_findings(self, findings: list[dict[str, Any]]) -> None:
+        """Write all findings anew, and return when they are on the disk itself: a finding outlives a power cut."""
+        write_whole(self.folder / FINDINGS, "".join(json.dumps(finding) + "\n" for finding in findings), durable=True)
+
+    def _append(self, path: Path, line: str) -> None:
+        """One whole line or none: what a full disk cut short is taken back."""
+        try:
+            fd = self._files.get(path)
+            if fd is None:
+                fd = self._files[path] = _open_at_line_start(path)
+            size = os.fstat(fd).st_size
+            data = line.encode() + b"\n"
+            try:
+                while data:
+                    data = data[os.write(fd, data) :]
+            except OSError:
+                os.ftruncate(fd, size)
+                raise
+        except OSError as error:
+            raise _cannot_write(path, error) from None
+
+    def _records(self, worker: int) -> Path:
+        return self.folder / f"records-{worker}.jsonl"
+
+    def _journal(self, worker: int) -> Path:
+        return self.folder / f"journal-{worker}.json"
+
+
+def write_whole(path: Path, text: str, durable: bool = False) -> None:
+    """Put ``text`` at ``path`` so that a reader finds all of it or what was there before. Raises StoreError.
+
+    ``durable`` waits for the disk; without it the text survives the death of every process but not a power cut.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+
+
+def _open_at_line_start(path: Path) -> int:
+    """Open for appending; half a line left by a kill is cut off (its program is in the journal)."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    data = path.read_bytes()
+    os.ftruncate(fd, data.rfind(b"\n") + 1)
+    return fd
+
+
+def _last_line(path: Path) -> Record | None:
+    """The last whole record of a file, or None."""
+    if not path.exists():
+        return None
+    lines = path.read_bytes().rpartition(b"\n")[0].rsplit(b"\n", 1)
+    try:
+        return Record.from_line(lines[-1].decode(errors="replace"))
+    except RecordError:
+        return None
+
+
+def _cannot_write(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {path}: {error.strerror}; make room or give another folder; nothing before it is lost"
+    )
