@@ -1,6 +1,7 @@
-"""The one seam for randomness: a seed, fuzzer bytes and exhaustive search all answer the same three questions.
+"""The one seam for randomness: a seed, fuzzer bytes and exhaustive search all answer the same four questions.
 
-The lowest answer is the simplest everywhere: ``integer`` gives ``low``, ``pick`` the first item, ``chance`` False.
+The lowest answer is the simplest everywhere: ``integer`` gives ``low``, ``pick`` and ``weigh`` the first item,
+``chance`` False.
 So exhausted bytes and the first exhaustive path both end in the plainest thing a generator can make.
 """
 
@@ -25,9 +26,12 @@ class Choices(Protocol):
     def chance(self, numerator: int, denominator: int) -> bool:
         """True in ``numerator`` of ``denominator`` equally likely cases."""
 
+    def weigh(self, items: Sequence[tuple[int, Item]]) -> Item:
+        """The item of one of the (weight, item) pairs, likely in proportion to its weight, which is at least 1."""
+
 
 class _FromIndex:
-    """Answers all three from one question, ``_index(count)``: a number from 0 to count - 1."""
+    """Answers all four from one question, ``_index(count)``: a number from 0 to count - 1."""
 
     __slots__ = ()
 
@@ -45,6 +49,14 @@ class _FromIndex:
     def chance(self, numerator: int, denominator: int) -> bool:
         # The high end is True, so that the lowest answer is False.
         return self._index(denominator) >= denominator - numerator
+
+    def weigh(self, items: Sequence[tuple[int, Item]]) -> Item:
+        at = self._index(sum(weight for weight, _ in items))
+        for weight, item in items:
+            at -= weight
+            if at < 0:
+                return item
+        raise AssertionError("nothing to weigh")
 
 
 class Seeded(_FromIndex):
@@ -81,7 +93,10 @@ class Bytes(_FromIndex):
 
 
 class Exhaustive(_FromIndex):
-    """Choices that follow ``path`` and then the lowest, and note each choice made and out of how many."""
+    """Choices that follow ``path`` and then the lowest, and note each choice made and out of how many.
+
+    Chances and weights count for nothing here: each outcome is one branch.
+    """
 
     __slots__ = ("_path", "_taken")
 
@@ -95,6 +110,12 @@ class Exhaustive(_FromIndex):
         assert index < count, "the generator asked differently on the same path; it must depend on its choices alone"
         self._taken.append((index, count))
         return index
+
+    def chance(self, numerator: int, denominator: int) -> bool:
+        return self._index(2) == 1
+
+    def weigh(self, items: Sequence[tuple[int, Item]]) -> Item:
+        return items[self._index(len(items))][1]
 
     def next_path(self) -> list[int] | None:
         """The next path in depth-first order, or None after the last."""

@@ -110,17 +110,11 @@ class _Drawer:
         return tuple(ops)
 
     def _op(self) -> Op:
-        ledger = self.ledger
-        self.chunked = ledger.chunked
-        self.running = ledger.numbers(State.RUNNING)
+        self.chunked = self.ledger.chunked
+        self.running = self.ledger.numbers(State.RUNNING)
         self.generating = self._generating()
-        weighted = [(weight, draw) for weight, draw, possible in self._menu() if possible]
-        at = self.choices.integer(0, sum(weight for weight, _ in weighted) - 1)
-        for weight, draw in weighted:
-            at -= weight
-            if at < 0:
-                return draw()
-        raise AssertionError("the weights do not add up")
+        draw = self.choices.weigh([(weight, draw) for weight, draw, possible in self._menu() if possible])
+        return draw()
 
     def _menu(self) -> tuple[tuple[int, Callable[[], Op], bool], ...]:
         """(weight, how to draw it, whether it is possible now), the simplest first.
@@ -159,7 +153,8 @@ class _Drawer:
 
     def _finish(self) -> Finish:
         # One request at most times: the others go on beside the freed slots.
-        numbers = tuple(self.running) if self.choices.chance(1, 4) else (self.choices.pick(self.running),)
+        everyone = len(self.running) > 1 and self.choices.chance(1, 4)
+        numbers = tuple(self.running) if everyone else (self.choices.pick(self.running),)
         return Finish(numbers, keep=1 if self.choices.chance(2, 3) else 0)
 
     def _retract(self) -> Retract:
@@ -186,11 +181,11 @@ class _Drawer:
         rows: list[Row] = []
         free = ledger.rows_free
         if self.chunked is not None:
-            rows.append(self._row(self.chunked, cut=choices.chance(1, 3)))
+            rows.append(self._row(self.chunked, may_cut=True))
             # A chunk that leaves more to come has used up the batch's budget.
-            free = 0 if rows[0].more else min(free, choices.integer(0, 1))
+            free = 0 if rows[0].more else choices.integer(0, min(free, 1))
         else:
-            free = min(free, 1 + choices.integer(0, 1) + choices.integer(0, 1))
+            free = choices.weigh([(3 - count // 2, count) for count in (1, 2, 3) if count <= free])
         waiting = ledger.numbers(State.RETRACTED)
         fresh = max(ledger.requests, default=-1) + 1
         while free and not (rows and rows[-1].more):
@@ -199,33 +194,28 @@ class _Drawer:
                 number = waiting.pop(0)
             else:
                 number, fresh = fresh, fresh + 1
-            rows.append(self._row(number, cut=not free and choices.chance(1, 4)))
+            rows.append(self._row(number, may_cut=not free))
         return tuple(rows)
 
-    def _row(self, number: int, cut: bool) -> Row:
-        """One request's row; ``cut`` makes it a chunk where a page boundary allows."""
+    def _row(self, number: int, may_cut: bool) -> Row:
+        """One request's row; a chunk of it if ``may_cut``, a page boundary and the choices allow."""
         request = self.ledger.requests.get(number)
-        done = request.length if request is not None else 0
-        most = (request.owed if request is not None and request.owed else input_max(self.world)) - done
+        done, owed = (request.length, request.owed) if request is not None else (0, 0)
+        most = (owed or input_max(self.world)) - done
         source, cached = (None, 0) if done else self._prefix(most - 1)
         done, most = done + cached, most - cached
-        owed = bool(request is not None and request.owed)
+        chunks = self._chunks(done, most) if may_cut else range(0)
+        if chunks and self.choices.chance(1, 4):
+            return Row(number, self.choices.pick(chunks), source, cached, more=1)
         tokens = most if owed else self._length(min(most, max(1, self.tokens_left // 2)))
-        more = 0
-        if cut:
-            chunk = self._chunk(done, tokens if owed else most)
-            tokens, more = (chunk, 1) if chunk else (tokens, 0)
-        return Row(number, tokens, source, cached, more)
+        return Row(number, tokens, source, cached)
 
-    def _chunk(self, done: int, most: int) -> int:
-        """Tokens of a chunk that ends on a page with at least one token to come, or 0 where none fits."""
+    def _chunks(self, done: int, most: int) -> range:
+        """Lengths of a chunk that ends on a page and leaves one of ``most`` tokens, a few pages long at most."""
         page = self.world.page_size
         first = page - done % page
-        count = (most - 1 - first) // page + 1 if most - 1 >= first else 0
-        if not count:
-            return 0
-        # A few pages at most: chunks are to be many, not long.
-        return first + page * self.choices.integer(0, min(count, 3 if page > 2 else 8) - 1)
+        # Chunks are to be many, not long.
+        return range(first, min(most, first + max(8, 3 * page)), page)
 
     def _prefix(self, most: int) -> tuple[int | None, int]:
         """Whose KV a new prompt hits, and how many tokens of it, up to ``most``."""
@@ -236,13 +226,15 @@ class _Drawer:
         source = self.choices.pick(sources)
         pages = min(self.ledger.cacheable(source), most) // page
         # Either a drawn number of pages or all there are: the longest hit is the usual one.
-        return source, page * (pages if self.choices.chance(1, 2) else self.choices.integer(1, pages))
+        part = pages > 1 and self.choices.chance(1, 2)
+        return source, page * (self.choices.integer(1, pages) if part else pages)
 
     def _length(self, most: int) -> int:
         """A length from 1 to ``most``: an interesting one or any."""
-        if self.choices.chance(1, 3):
+        interesting = [length for length in self.lengths if length <= most]
+        if len(interesting) < most and self.choices.chance(1, 3):
             return self.choices.integer(1, most)
-        return self.choices.pick([length for length in self.lengths if length <= most])
+        return self.choices.pick(interesting)
 
 
 def _lengths(world: World) -> tuple[int, ...]:
