@@ -13,9 +13,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m reports DIR   (DIR: the --out folder of a run)", file=sys.stderr)
         return 2
-    folder = Path(arguments[0])
     try:
-        paths = write_reports(folder, title=folder.resolve().name, meta={})
+        paths = write_reports(Path(arguments[0]))
     except NotADirectoryError as error:
         print(f"reports: {error}", file=sys.stderr)
         return 2

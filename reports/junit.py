@@ -14,7 +14,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def write_junit(path: Path, pair_mode: pd.DataFrame, findings: pd.DataFrame) -> None:
-    """Write ``path``. A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error."""
+    """Write ``path``; ``findings`` are the new ones. A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error."""
     xml = JUnitXml("seamripper")
     pairs = list(dict.fromkeys([*pair_mode["pair"], *findings["pair"]]))
     for pair in pairs:

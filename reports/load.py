@@ -54,6 +54,7 @@ FINDING_DTYPES: dict[str, Any] = {
     "title": "string",
     "message": "string",
     "verdict": VERDICT_DTYPE,
+    "known": "bool",
     "mode": "string",
     "op_index": "int64",
     "target": "string",
@@ -91,13 +92,15 @@ class Run:
 
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
     program, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
-    reliability is ``shown`` of ``runs``).
+    reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again). ``about`` is what
+    run.json says beside the records (title, command, ...).
     """
 
     records: pd.DataFrame
     steps: pd.DataFrame
     findings: pd.DataFrame
     broken: tuple[BrokenLine, ...]
+    about: dict[str, str]
 
 
 def load_run(folder: Path) -> Run:
@@ -111,11 +114,13 @@ def load_run(folder: Path) -> Run:
     files = sorted({*folder.glob("records.jsonl"), *folder.glob("records-*.jsonl")})
     programs = [program for file in files for program in _read(file, _program, broken)]
     findings = list(_read(folder / "findings.jsonl", _finding, broken))
+    about = list(_read(folder / "run.json", _about, broken))
     return Run(
         records=_frame([record for record, _ in programs], RECORD_DTYPES),
         steps=_frame([step for _, steps in programs for step in steps], STEP_DTYPES),
         findings=_frame(findings, FINDING_DTYPES),
         broken=tuple(broken),
+        about=about[-1] if about else {},
     )
 
 
@@ -165,8 +170,12 @@ def _finding(line: str) -> Row:
     signature = Signature.parse(data["signature"])
     shown, runs = data["reliability"]
     parts = {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
-    script = {"script": data["script"] or ""}
-    return _row(data | parts | script | {"shown": shown, "runs": runs}, FINDING_DTYPES)
+    defaults = {"script": data["script"] or "", "known": data.get("known", False)}
+    return _row(data | parts | defaults | {"shown": shown, "runs": runs}, FINDING_DTYPES)
+
+
+def _about(line: str) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in dict(json.loads(line)).items()}
 
 
 def _row(data: Row, dtypes: dict[str, Any]) -> Row:
@@ -186,6 +195,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "int64": int,
     "float64": float,
     "category": lambda value: Verdict(value).value,
+    "bool": bool,
     "object": lambda value: {_text(name): _text(text) for name, text in dict(value).items()},
     "datetime64[ns, UTC]": pd.Timestamp,
 }

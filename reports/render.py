@@ -19,6 +19,7 @@ from reports.tables import (
     compare_matrix,
     findings_table,
     first_seen_table,
+    is_new,
     over_time_table,
     pair_mode_table,
     reason_table,
@@ -30,22 +31,21 @@ REASONS_MAX = 20  # rows of the "not judged" table: the rest is in the records a
 BROKEN_MAX = 10
 
 
-def write_reports(out: Path, *, title: str, meta: dict[str, str]) -> list[Path]:
-    """Write all reports into the run folder ``out`` and return their paths.
+def write_reports(folder: Path) -> list[Path]:
+    """Write all reports of a run into its ``folder`` and return their paths.
 
-    ``meta`` holds what the records do not say (the command, who stopped the run, ...), shown as it is.
     Raises NotADirectoryError when there is no such folder.
     """
-    run = load_run(out)
+    run = load_run(folder)
     pair_mode = pair_mode_table(run.steps)
-    view = _view(run, pair_mode, title, meta)
-    paths = [out / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
+    view = _view(run, pair_mode, run.about.get("title") or folder.resolve().name)
+    paths = [folder / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
     summary, findings_csv, pair_mode_csv, page, junit = paths
     summary.write_text(_TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
     findings_table(run.findings).to_csv(findings_csv, index=False)
     pair_mode.to_csv(pair_mode_csv, index=False)
     page.write_text(_TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
-    write_junit(junit, pair_mode, run.findings)
+    write_junit(junit, pair_mode, run.findings[is_new(run.findings)])
     return paths
 
 
@@ -60,21 +60,21 @@ def write_comparison(out: Path, cells: Sequence[dict[str, Any]], targets: Sequen
     return [markdown, csv]
 
 
-def _view(run: Run, pair_mode: pd.DataFrame, title: str, meta: dict[str, str]) -> dict[str, Any]:
+def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
     """Everything the templates show, as plain rows."""
     over_time, first_seen = over_time_table(run.records), first_seen_table(run.records)
     reasons = reason_table(run.records)
     return {
         "title": title,
-        "meta": meta,
+        "about": {name: value for name, value in run.about.items() if name != "title"},
         "facts": _facts(run.records),
-        "findings": _finding_rows(run.findings),
+        "findings": _finding_rows(run.findings[is_new(run.findings)]),
         "verdicts": {row["verdict"]: row for row in _rows(verdict_table(run.records))},
         "pair_mode": _rows(pair_mode),
         "heat": _heat(pair_mode),
         "modes": _modes(pair_mode),
         "first_seen": _rows(first_seen),
-        "new": set(run.findings["signature"]),
+        "new": set(run.findings[is_new(run.findings)]["signature"]),
         "by_pair": _rows(throughput_table(run.records, "pair")),
         "by_worker": _rows(throughput_table(run.records, "worker")),
         "reasons": _rows(reasons.head(REASONS_MAX)),

@@ -14,6 +14,8 @@ from reports.load import VERDICTS
 FINDING_COLUMNS = (
     "signature",
     "title",
+    "verdict",
+    "known",
     "pair",
     "mode",
     "runner",
@@ -25,6 +27,11 @@ FINDING_COLUMNS = (
     "shrunk_ops",
     "script",
 )
+
+
+def is_new(findings: pd.DataFrame) -> pd.Series[bool]:
+    """Which findings make a run exit 1: bugs that nobody knew."""
+    return (findings["verdict"] == "bug") & ~findings["known"]
 
 
 def findings_table(findings: pd.DataFrame) -> pd.DataFrame:

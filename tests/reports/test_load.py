@@ -92,3 +92,15 @@ def test_a_finding_that_lacks_a_field_is_a_broken_line(tmp_path: Path, field: st
 def test_no_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match="expected the --out folder of a run"):
         load_run(tmp_path / "absent")
+
+
+def test_run_json_says_what_the_records_do_not(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"title": "a night", "command": "seamripper run"}')
+    assert load_run(tmp_path).about == {"title": "a night", "command": "seamripper run"}
+
+
+def test_a_broken_run_json_is_a_broken_line(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"title": 3}')
+    run = load_run(tmp_path)
+    assert run.about == {}
+    assert [broken.file for broken in run.broken] == ["run.json"]

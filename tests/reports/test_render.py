@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from reports.render import duration, markdown_code, markdown_text, rate, write_c
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reported run with a finding, a stub gap and a broken line."""
     folder = write_run(tmp_path_factory.mktemp("run"), [OK, BUG, GAP], [FINDING])
+    about = {"title": "a <night> | out", "command": "seamripper run --seed 7"}
+    (folder / "run.json").write_text(json.dumps(about))
     with (folder / "records-0.jsonl").open("a") as records:
         records.write('{"half":')
-    write_reports(folder, title="a <night> | out", meta={"command": "seamripper run --seed 7"})
+    write_reports(folder)
     return folder
 
 
@@ -49,7 +52,7 @@ def page(folder: Path) -> Page:
 
 
 def test_all_files_are_written(tmp_path: Path) -> None:
-    paths = write_reports(write_run(tmp_path, [OK], []), title="t", meta={})
+    paths = write_reports(write_run(tmp_path, [OK], []))
     assert [path.name for path in paths] == [
         "summary.md",
         "findings.csv",
@@ -61,14 +64,26 @@ def test_all_files_are_written(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_says_that_nothing_ran(tmp_path: Path) -> None:
-    write_reports(tmp_path, title="t", meta={})
-    assert (tmp_path / "summary.md").read_text().startswith("# Nothing ran: t\n")
+    write_reports(tmp_path)
+    assert (tmp_path / "summary.md").read_text().startswith(f"# Nothing ran: {tmp_path.name}\n")
     assert "<h1>Nothing ran</h1>" in (tmp_path / "report.html").read_text()
 
 
 def test_a_clean_run_says_nothing_new(tmp_path: Path) -> None:
-    write_reports(write_run(tmp_path, [OK], []), title="t", meta={})
-    assert (tmp_path / "summary.md").read_text().startswith("# Nothing new: t\n")
+    write_reports(write_run(tmp_path, [OK], []))
+    assert (tmp_path / "summary.md").read_text().startswith(f"# Nothing new: {tmp_path.name}\n")
+
+
+@pytest.mark.parametrize("other", [{"known": True}, {"verdict": "stub_gap"}])
+def test_what_is_known_or_ours_is_not_new(tmp_path: Path, other: dict[str, object]) -> None:
+    write_reports(write_run(tmp_path, [BUG], [{**FINDING, **other}]))
+    assert (tmp_path / "summary.md").read_text().startswith(f"# Nothing new: {tmp_path.name}\n")
+    assert ElementTree.parse(tmp_path / "junit.xml").getroot().get("failures") == "0"
+
+
+def test_a_finding_that_was_not_run_again_says_so(tmp_path: Path) -> None:
+    write_reports(write_run(tmp_path, [BUG], [{**FINDING, "reliability": [0, 0]}]))
+    assert "- not run again; first seen after 20 s" in (tmp_path / "summary.md").read_text()
 
 
 def test_summary_opens_with_the_headline(folder: Path) -> None:
@@ -151,7 +166,7 @@ def test_page_has_no_id_twice(page: Page) -> None:
 
 def test_page_is_the_same_when_written_again(folder: Path) -> None:
     before = (folder / "report.html").read_bytes()
-    write_reports(folder, title="a <night> | out", meta={"command": "seamripper run --seed 7"})
+    write_reports(folder)
     assert (folder / "report.html").read_bytes() == before
 
 
@@ -172,7 +187,7 @@ def test_junit_names_the_failing_mode(folder: Path) -> None:
 
 def test_junit_survives_control_characters(tmp_path: Path) -> None:
     finding = {**FINDING, "title": "bell \x07 and \ud800", "message": "\x1b[0m"}
-    write_reports(write_run(tmp_path, [BUG], [finding]), title="t", meta={})
+    write_reports(write_run(tmp_path, [BUG], [finding]))
     root = ElementTree.parse(tmp_path / "junit.xml").getroot()
     (failure,) = root.iter("failure")
     assert failure.get("message") == "bell \ufffd and \ufffd"
