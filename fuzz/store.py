@@ -6,6 +6,7 @@ names a program that was running when everything was killed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -37,11 +38,8 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[Path, int] = {}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise _cannot_write(folder, error) from None
+        make_folder(folder)
+        self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -111,6 +109,16 @@ class Store:
 
     def _journal(self, worker: int) -> Path:
         return self.folder / f"journal-{worker}.json"
+
+
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` where it is missing; StoreError where it cannot be made or written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    if not os.access(folder, os.W_OK):
+        raise _cannot_write(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def write_whole(path: Path, text: str, durable: bool = False) -> None:
