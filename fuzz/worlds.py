@@ -70,6 +70,8 @@ def _draw_speculative(choices: Choices, world: World, *, single_slot_pages: bool
             world = replace(world, page_size=1)
     return replace(
         world,
+        # SGLang defines no window over a tree: its kernels count rows of the mask, not depths. Pinned to none.
+        sliding_window=world.sliding_window if topk == 1 else 0,
         spec_algorithm="EAGLE",
         spec_mode=choices.pick(("prefill", "decode")),
         spec_steps=steps,

@@ -1,0 +1,16 @@
+"""The oracles, in the order in which they judge a step: each is a function from a StepView to its faults."""
+
+from __future__ import annotations
+
+from fuzz.oracle import numeric, state
+from fuzz.oracle.view import Fault, StepView
+
+ORACLES = (
+    state.inputs_unchanged,
+    state.kv_written_where_told,
+    state.metadata_sound,
+    numeric.matches_reference,
+    state.cold_equals_warm,
+)
+
+__all__ = ["ORACLES", "Fault", "StepView"]

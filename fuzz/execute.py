@@ -1,0 +1,200 @@
+"""Executes a Program on the target in this process and returns its Trace; the target's failures are data."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from fuzz.finding import Finding, Verdict
+from fuzz.oracle import ORACLES, StepView
+from fuzz.oracle.contract import Judgement, judge
+from fuzz.oracle.state import serving_leaf
+from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.trace import Step, Trace
+from stubs import bfloat16_dot, sglang
+from stubs.batch import RowInput, Scheduler, StepPlan
+from stubs.fake_runner import build_fake_server
+from stubs.real_server import build_real_server
+from stubs.slots import kv_buffers
+from stubs.tap import Tap
+from stubs.world import World
+
+Oracle = Callable[[StepView], list[Any]]
+
+
+def prepare() -> str:
+    """Import the target and make its backends constructible here; returns its version. Call once per process."""
+    from stubs.sglang_platform import prepare_platform
+
+    sglang.load("sglang.srt.layers.attention.hybrid_attn_backend")
+    prepare_platform()
+    bfloat16_dot.install()
+    return sglang.version()
+
+
+def execute(program: Program, oracles: Sequence[Oracle] = ORACLES) -> Trace:
+    """Run ``program`` step by step, judging each. Stops at the first exception; goes on after other faults."""
+    began = time.perf_counter()
+    run = _Run(program, oracles)
+    try:
+        run.start()
+        for index, op in enumerate(program.ops):
+            if not run.op(index, op):
+                break
+    finally:
+        run.close()
+    return Trace(tuple(run.steps), tuple(run.findings), time.perf_counter() - began, sglang.version())
+
+
+class _Run:
+    """The state of one execution."""
+
+    def __init__(self, program: Program, oracles: Sequence[Oracle]) -> None:
+        self.program = program
+        self.world: World = program.world
+        self.oracles = oracles
+        self.steps: list[Step] = []
+        self.findings: list[Finding] = []
+        self.server: Any = None
+        self.scheduler: Scheduler | None = None
+
+    def start(self) -> None:
+        try:
+            self.server = (build_fake_server if self.world.runner == "fake" else build_real_server)(self.world)
+            self.scheduler = Scheduler(self.server, self.program.seed)
+        except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
+            self._record(judge(error), 0, "start-up")
+
+    def close(self) -> None:
+        if self.server is not None:
+            self.server.close()
+
+    def op(self, index: int, op: Op) -> bool:
+        """Run one op; False ends the program (an exception left the server in no defined state)."""
+        if self.scheduler is None:
+            return False
+        mode = _first_mode(self.world, op)
+        began = time.perf_counter()
+        plan: StepPlan | None = None
+        try:
+            for plan in _steps(self.scheduler, op):
+                mode = plan.mode
+                faults = self._step(index, plan)
+                seconds = time.perf_counter() - began
+                self.steps.append(Step(index, mode, Verdict.BUG if faults else Verdict.OK, seconds, plan.batch))
+                began = time.perf_counter()
+                mode = "draft_extend" if isinstance(op, (Extend, Verify)) and self.server.draft is not None else mode
+        except Exception as error:  # noqa: BLE001 - the boundary
+            judgement = judge(error, self._supplied())
+            batch = plan.batch if plan is not None and plan.mode == mode else {}
+            self.steps.append(Step(index, mode, judgement.verdict, time.perf_counter() - began, batch))
+            self._record(judgement, index, mode)
+            return False
+        if isinstance(op, (Finish, Retract)):
+            self.steps.append(Step(index, op.kind, Verdict.OK, time.perf_counter() - began, {"requests": list(op.requests)}))
+        return True
+
+    def _step(self, index: int, plan: StepPlan) -> int:
+        """Run one forward and let every oracle judge it; returns the number of faults."""
+        assert self.scheduler is not None
+        number = len(self.steps)
+        runner = plan.runner
+        kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
+        inputs_before = _inputs(plan)
+        taps = self.server.forward(plan, self._draw(number))
+        leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
+        view = StepView(
+            self.world, plan, taps, kv_before, inputs_before, _inputs(plan), runner.attn_backend, leaf, self._rerun(plan, taps)
+        )
+        faults = [fault for oracle in self.oracles for fault in oracle(view)]
+        for fault in faults:
+            finding = Finding(Verdict.BUG, fault.signature, fault.title, fault.message, index, plan.mode, fault.evidence)
+            if all(known.signature != finding.signature for known in self.findings):
+                self.findings.append(finding)
+        self.scheduler.commit(plan, taps)
+        return len(faults)
+
+    def _rerun(self, plan: StepPlan, taps: Sequence[Tap]) -> Callable[[], tuple[Sequence[Tap], Any]] | None:
+        """The same step on a fresh wrapper, fed what the first run's layers were fed."""
+        if plan.on_draft or not plan.rows:
+            return None
+
+        def rerun() -> tuple[Sequence[Tap], Any]:
+            backend = self.server.rebuild_backend()
+            return self.server.replay(plan, taps, backend), backend
+
+        return rerun
+
+    def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Layer inputs of step ``number``: standard normal, from the program's seed, the step and the layer alone."""
+
+        def draw(layer: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            digest = hashlib.sha256(f"{self.program.seed}/{number}/{layer}".encode()).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+            world = self.world
+            dtype = sglang.DTYPES[world.dtype]
+            widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
+            q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
+            return q, k, v
+
+        return draw
+
+    def _supplied(self) -> tuple[Any, ...]:
+        """SGLang objects that the harness made: a field missing on one may be our fault."""
+        things: list[Any] = []
+        for runner in (self.server.target, self.server.draft):
+            if runner is not None:
+                things += [runner, runner.server_args, runner.model_config]
+        if self.scheduler is not None:
+            things += [live.record for live in self.scheduler.live.values()]
+        return tuple(things)
+
+    def _record(self, judgement: Judgement, index: int, mode: str) -> None:
+        values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)
+        self.findings.append(Finding(*values, index, mode, judgement.evidence))
+
+
+def _steps(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
+    match op:
+        case Extend():
+            yield from scheduler.extend(_rows(op.rows))
+        case Mixed():
+            yield from scheduler.mixed(_rows(op.rows), op.requests)
+        case Decode():
+            yield from scheduler.decode(op.requests)
+        case Verify():
+            yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend))
+        case Idle():
+            yield from scheduler.idle()
+        case Finish():
+            scheduler.finish(op.requests, bool(op.keep))
+        case Retract():
+            scheduler.retract(op.requests)
+
+
+def _rows(rows: Sequence[Row]) -> list[RowInput]:
+    return [RowInput(row.request, row.tokens, row.cached_from, row.cached, bool(row.more)) for row in rows]
+
+
+def _first_mode(world: World, op: Op) -> str:
+    """The mode to file an exception under that came before the op's first forward batch was made."""
+    if isinstance(op, Verify):
+        return f"verify_{'chain' if world.spec_topk == 1 else 'tree'}_{world.spec_mode}"
+    return op.kind
+
+
+def _inputs(plan: StepPlan) -> dict[str, torch.Tensor]:
+    """Copies of what a forward may only read."""
+    batch = plan.forward_batch
+    named = {
+        "req_to_token": plan.runner.req_to_token_pool.req_to_token,
+        "seq_lens": batch.seq_lens,
+        "req_pool_indices": batch.req_pool_indices,
+        "out_cache_loc": batch.out_cache_loc,
+        "positions": batch.positions,
+    }
+    return {name: value.clone() for name, value in named.items() if isinstance(value, torch.Tensor)}

@@ -1,0 +1,197 @@
+"""Contract oracle: what an exception of a step means: a fault of SGLang, a refusal, or our stubs behind the release.
+
+Checks the object that raised, not the message alone: an attribute that one of our stubs lacks is ``stub_gap``; one
+that a SGLang object lacks is ``bug``. Does not judge exceptions of the harness itself: those are ``infra``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from fuzz.finding import Signature, Verdict
+from fuzz.place import innermost
+from stubs.kernels.contract import ContractBreach
+from stubs.refusal import Refused
+
+CAUSES_MAX = 8  # the interpreter wraps an error a few times; a longer chain is cut
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An exception as the program's finding: everything of a Finding but the op and the mode."""
+
+    verdict: Verdict
+    signature: Signature
+    title: str
+    message: str
+    evidence: dict[str, str] = field(default_factory=dict)
+
+
+def judge(error: BaseException, supplied: tuple[Any, ...] = ()) -> Judgement:
+    """Classify ``error``. ``supplied`` are SGLang objects that the harness made and handed in (configs, requests)."""
+    root = _root(error)
+    if isinstance(root, Refused):
+        return _judgement(Verdict.UNSUPPORTED, "contract", "refused", "start-up", root.reason, root)
+    if isinstance(root, ContractBreach):
+        return _breach(root)
+    reader = _reader(root)
+    if isinstance(root, AttributeError) and getattr(root, "name", None):
+        return _missing(root, reader, supplied)
+    if _from_stand_in(root):
+        return _judgement(Verdict.STUB_GAP, "contract", "no_stand_in", _first_line(root), _first_line(root), root)
+    ours = _called_stub(root)
+    if ours:
+        title = f"{ours} does not take this release's call: {_first_line(root)}"
+        return _judgement(Verdict.STUB_GAP, "contract", "stub_call", ours, title, root)
+    if not reader or _innermost_is_ours(root):
+        return _judgement(Verdict.INFRA, "harness", type(root).__name__, _our_place(root), _first_line(root), root)
+    if isinstance(root, NotImplementedError) and not _hides_override(root):
+        return _judgement(Verdict.UNSUPPORTED, "contract", "refused", reader, _first_line(root) or reader, root)
+    if isinstance(root, (AssertionError, ValueError)) and _first_line(root) and _says_unsupported(root):
+        return _judgement(Verdict.UNSUPPORTED, "contract", "refused", reader, _first_line(root), root)
+    kind = type(root).__name__
+    return _judgement(Verdict.BUG, "contract", kind, reader, f"{kind} in {reader}: {_first_line(root)}", root)
+
+
+def _missing(root: AttributeError, reader: str, supplied: tuple[Any, ...]) -> Judgement:
+    owner, name = root.obj, root.name
+    cls = owner if isinstance(owner, type) else type(owner)
+    place = f"{cls.__name__}.{name}"
+    if owner is None:
+        held = _none_held_by_stub(root)
+        if held:
+            title = f"{held} is None in the stub, and {reader} reads {name!r} of it"
+            return _judgement(Verdict.STUB_GAP, "contract", "missing_field", f"{held}.{name}", title, root)
+    if cls.__module__.partition(".")[0] in ("stubs", "fuzz") or _harness_namespace(owner):
+        title = f"{cls.__name__} lacks the field {name!r} that {reader or 'the harness'} reads"
+        return _judgement(Verdict.STUB_GAP, "contract", "missing_field", place, title, root)
+    if any(owner is thing for thing in supplied) and assigns(cls, str(name)):
+        title = f"the {cls.__name__} handed in lacks the field {name!r} that {reader} reads"
+        return _judgement(Verdict.STUB_GAP, "contract", "missing_field", place, title, root)
+    if not reader:
+        return _judgement(Verdict.INFRA, "harness", "AttributeError", _our_place(root), _first_line(root), root)
+    title = f"AttributeError: {cls.__name__} has no {name!r}, read by {reader}"
+    evidence = {"object": f"{cls.__module__}.{cls.__qualname__}", "attribute": str(name), "reader": reader}
+    return _judgement(Verdict.BUG, "contract", "AttributeError", place, title, root, evidence)
+
+
+def _none_held_by_stub(error: BaseException) -> str:
+    """``FakeModelRunner.field`` where the failing line reads an attribute of a stub's field that is None, else ""."""
+    frame = list(_frames(error))[-1]
+    lineno = traceback.extract_tb(error.__traceback__)[-1].lineno or 0
+    line = linecache.getline(frame.f_code.co_filename, lineno)
+    for variable, field_name in re.findall(r"\b(\w+)\.(\w+)\.%s\b" % re.escape(str(getattr(error, "name", ""))), line):
+        owner = frame.f_locals.get(variable)
+        if type(owner).__module__.partition(".")[0] == "stubs" and getattr(owner, field_name, 0) is None:
+            return f"{type(owner).__name__}.{field_name}"
+    return ""
+
+
+def _breach(root: ContractBreach) -> Judgement:
+    place = f"{root.function}.{root.argument}"
+    return _judgement(Verdict.BUG, "bounds", "contract_breach", place, f"{root.function}: {_first_line(root)}", root)
+
+
+def assigns(cls: type, name: str) -> bool:
+    """Whether a class sets ``name`` anywhere in its own source: then an instance without it was made wrong by us."""
+    pattern = re.compile(rf"\bself\.{re.escape(name)}\b\s*(:[^=\n]+)?=[^=]|^\s+{re.escape(name)}\s*:", re.MULTILINE)
+    for base in cls.__mro__[:-1]:
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):
+            continue
+        if pattern.search(source):
+            return True
+    return False
+
+
+def _judgement(
+    verdict: Verdict, oracle: str, kind: str, place: str, title: str, root: BaseException, extra: dict[str, str] | None = None
+) -> Judgement:
+    trace = "".join(traceback.format_exception(type(root), root, root.__traceback__, limit=-12))
+    evidence = {**(extra or {}), "traceback": trace}
+    return Judgement(verdict, Signature(oracle, kind, place[:120]), title[:300], f"{type(root).__name__}: {_first_line(root)}", evidence)
+
+
+def _root(error: BaseException) -> BaseException:
+    """The innermost cause: Triton's interpreter wraps what a kernel raised, sometimes more than once."""
+    for _ in range(CAUSES_MAX):
+        if type(error).__name__ != "InterpreterError" or error.__cause__ is None:
+            break
+        error = error.__cause__
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:240]
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """Frames from the outermost to the innermost."""
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _reader(error: BaseException) -> str:
+    return innermost(traceback.extract_tb(error.__traceback__))
+
+
+def _room(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _innermost_is_ours(error: BaseException) -> bool:
+    """Whether the error was raised in the harness (not in a library it or SGLang called)."""
+    rooms = [room for room in map(_room, _frames(error)) if room in ("stubs", "fuzz", "sglang")]
+    return bool(rooms) and rooms[-1] != "sglang"
+
+
+def _our_place(error: BaseException) -> str:
+    names = [f"{f.f_globals.get('__name__')}.{f.f_code.co_name}" for f in _frames(error) if _room(f) in ("stubs", "fuzz")]
+    return names[-1] if names else "unknown"
+
+
+def _from_stand_in(error: BaseException) -> bool:
+    """A function of a stood-in package that nobody wrote was called."""
+    return isinstance(error, NotImplementedError) and "stand-in" in str(error)
+
+
+def _called_stub(error: BaseException) -> str:
+    """The stub whose signature a TypeError complains of, else ""."""
+    if not isinstance(error, TypeError):
+        return ""
+    match = re.match(r"(?P<name>[\w.<>]+)\(\) (got|missing|takes)", str(error))
+    if match is None:
+        return ""
+    name = match["name"]
+    return name if name.startswith(("FakeModelRunner.", "FakeServer.", "Scheduler.")) else ""
+
+
+def _harness_namespace(owner: object) -> bool:
+    """A plain namespace: SGLang makes none of its own for workers; the harness hands such in as stand-ins for them."""
+    return type(owner).__name__ == "SimpleNamespace"
+
+
+def _hides_override(error: BaseException) -> bool:
+    """A base class's NotImplementedError on a wrapper one of whose children overrides the method: a lost delegation."""
+    frame = list(_frames(error))[-1]
+    owner, method = frame.f_locals.get("self"), frame.f_code.co_name
+    children = [getattr(owner, name, None) for name in ("prefill_backend", "decode_backend", "full_attn_backend", "primary")]
+    defined = {base for base in type(owner).__mro__ if method in vars(base)}
+    return any(method in vars(base) for child in children if child is not None for base in type(child).__mro__ if base not in defined)
+
+
+_UNSUPPORTED = re.compile(r"not (yet )?(support|implement)|unsupported|only support|does not support|require", re.IGNORECASE)
+
+
+def _says_unsupported(error: BaseException) -> bool:
+    return _UNSUPPORTED.search(str(error)) is not None

@@ -1,0 +1,169 @@
+"""State oracle: what a step may write, what its metadata may point at, and that its history leaves no mark.
+
+Checks KV buffers outside and at ``out_cache_loc``, the tensors that a forward may only read, the shape of index
+metadata and whose slots it names, and each step on a fresh wrapper against the same step after any history.
+Does not check private scratch buffers (float tensors of the metadata).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+
+from fuzz.finding import Signature
+from fuzz.oracle.view import Fault, StepView
+from stubs.slots import kv_buffers
+
+
+def inputs_unchanged(view: StepView) -> list[Fault]:
+    """A forward reads req_to_token, lengths and locations; it changes none of them."""
+    return [
+        Fault(
+            Signature("state", "input_changed", f"{type(view.leaf).__name__}.{name}"),
+            f"{view.plan.mode} on {type(view.leaf).__name__} changed {name}",
+            f"{name} was {before.flatten()[:12].tolist()} and is {view.inputs_after[name].flatten()[:12].tolist()}",
+        )
+        for name, before in view.inputs_before.items()
+        if not torch.equal(before, view.inputs_after[name])
+    ]
+
+
+def kv_written_where_told(view: StepView) -> list[Fault]:
+    """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
+    plan = view.plan
+    allowed = [slot for row in plan.rows for slot in row.live.slots[row.prefix : row.prefix + row.count]]
+    loc = torch.tensor(allowed, dtype=torch.int64)
+    outside = torch.ones(len(view.kv_before[0]), dtype=torch.bool)
+    outside[loc] = False
+    faults = []
+    for index, (before, after) in enumerate(zip(view.kv_before, kv_buffers(plan.runner.token_to_kv_pool), strict=True)):
+        changed = (before != after).flatten(1).any(dim=1) & outside
+        if bool(changed.any()):
+            rows = changed.nonzero().flatten().tolist()
+            faults.append(_kv_fault(view, "stray_kv_write", index, f"rows {rows[:8]} are not among {allowed[:8]}"))
+    layers = len(view.kv_before) // 2
+    for tap in view.taps:
+        for half, new in ((0, tap.k), (layers, tap.v)):
+            buffer = kv_buffers(plan.runner.token_to_kv_pool)[half + tap.layer_index]
+            wanted = new.reshape(plan.tokens, *buffer.shape[1:]).to(buffer.dtype)
+            wrong = (buffer[loc] != wanted).flatten(1).any(dim=1)
+            if bool(wrong.any()):
+                rows = loc[wrong].tolist()
+                faults.append(_kv_fault(view, "kv_not_written", half + tap.layer_index, f"rows {rows[:8]}"))
+    return faults
+
+
+def _kv_fault(view: StepView, kind: str, buffer: int, detail: str) -> Fault:
+    layers = len(view.kv_before) // 2
+    name = f"{'K' if buffer < layers else 'V'} of layer {buffer % layers}"
+    what = "wrote KV rows it was not given" if kind == "stray_kv_write" else "left its own KV rows unwritten or wrong"
+    return Fault(
+        Signature("state", kind, view.place),
+        f"{view.plan.mode} on {type(view.leaf).__name__} {what}",
+        f"{name}: {detail}",
+    )
+
+
+def metadata_sound(view: StepView) -> list[Fault]:
+    """Every ``*indptr`` starts at 0 and never falls; the KV indices it bounds are the request's own slots."""
+    metadata = getattr(view.leaf, "forward_metadata", None)
+    tensors = dict(_tensors(metadata))
+    faults = []
+    for name, indptr in tensors.items():
+        if not name.endswith("indptr") or indptr.dim() != 1 or not len(indptr):
+            continue
+        used = indptr[: len(view.plan.rows) + 1].tolist()
+        if used[0] != 0 or any(a > b for a, b in zip(used, used[1:])):
+            faults.append(_metadata_fault(view, "indptr_falls", name, f"{name} is {used[:12]}"))
+            continue
+        indices = tensors.get(name.replace("indptr", "indices"))
+        if "kv" in name and indices is not None:
+            faults.extend(_foreign_slots(view, name, used, indices))
+    return faults
+
+
+def _foreign_slots(view: StepView, name: str, indptr: list[int], indices: torch.Tensor) -> Iterator[Fault]:
+    short = name.replace("indptr", "indices")
+    if indptr[-1] > len(indices):
+        yield _metadata_fault(view, "indices_short", short, f"{name} ends at {indptr[-1]}, {short} has {len(indices)}")
+        return
+    for row, start, end in zip(view.plan.rows, indptr, indptr[1:]):
+        own = set(row.live.slots[: row.prefix + row.count])
+        foreign = [slot for slot in indices[start:end].tolist() if slot not in own]
+        if foreign:
+            yield _metadata_fault(
+                view, "foreign_slot", short, f"request {row.live.request_id} reads slots {foreign[:8]}, not its own"
+            )
+            return
+
+
+def _metadata_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
+    leaf = type(view.leaf).__name__
+    return Fault(
+        Signature("state", kind, f"{leaf}.{name}.{view.plan.mode}"),
+        f"{view.plan.mode} metadata of {leaf} is unsound: {name}",
+        detail,
+    )
+
+
+def cold_equals_warm(view: StepView) -> list[Fault]:
+    """The step on a fresh wrapper gives the same output, bit for bit, and the same index metadata."""
+    if view.rerun is None:
+        return []
+    warm = dict(_tensors(getattr(view.leaf, "forward_metadata", None)))
+    taps, backend = view.rerun()
+    for cold_tap, warm_tap in zip(taps, view.taps, strict=True):
+        if not _same(cold_tap.out, warm_tap.out):
+            detail = float((cold_tap.out.double() - warm_tap.out.double()).abs().max())
+            return [_history_fault(view, "output", f"layer {warm_tap.layer_index} differs by {detail:.3g}")]
+    leaf = serving_leaf(backend, view.plan.forward_batch.forward_mode)
+    cold = dict(_tensors(getattr(leaf, "forward_metadata", None)))
+    for name in sorted(warm.keys() | cold.keys()):
+        one, other = warm.get(name), cold.get(name)
+        if one is None or other is None:
+            return [_history_fault(view, name, "present on one side only")]
+        if one.is_floating_point():
+            continue
+        one, other = _used(name, one, warm), _used(name, other, cold)
+        if not _same(one, other):
+            return [_history_fault(view, name, f"warm {one.flatten()[:12].tolist()}, cold {other.flatten()[:12].tolist()}")]
+    return []
+
+
+def _history_fault(view: StepView, what: str, detail: str) -> Fault:
+    leaf = type(view.leaf).__name__
+    return Fault(
+        Signature("state", "history_dependent", f"{leaf}.{what}.{view.plan.mode}"),
+        f"{view.plan.mode} on {leaf} depends on what ran before: {what}",
+        detail,
+    )
+
+
+def serving_leaf(backend: Any, forward_mode: Any) -> Any:
+    """The leaf that a wrapper sends this mode to, or the backend itself where it is no wrapper."""
+    select = getattr(backend, "_select_backend", None)
+    return backend if select is None else select(forward_mode)
+
+
+def _tensors(metadata: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensor fields of a metadata object, by name."""
+    if metadata is None:
+        return
+    names = [field.name for field in fields(metadata)] if is_dataclass(metadata) else list(vars(metadata))
+    for name in names:
+        value = getattr(metadata, name, None)
+        if isinstance(value, torch.Tensor):
+            yield name, value
+
+
+def _used(name: str, tensor: torch.Tensor, others: dict[str, torch.Tensor]) -> torch.Tensor:
+    """An index buffer may be longer than its indptr says; what lies behind is nobody's business."""
+    bound = others.get(name.replace("indices", "indptr")) if "indices" in name else None
+    return tensor if bound is None or not len(bound) else tensor[: int(bound.max())]
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))

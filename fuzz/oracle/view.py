@@ -1,0 +1,48 @@
+"""What an oracle is shown of one executed step, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fuzz.finding import Signature
+from stubs.batch import StepPlan
+from stubs.tap import Tap
+from stubs.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing an oracle found wrong with a step; it becomes a Finding with the op and mode added."""
+
+    signature: Signature
+    title: str
+    message: str
+    evidence: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One executed step. ``kv_before``: copies of every K and V buffer; ``inputs_before``: of what SGLang may only read.
+
+    ``backend`` is the wrapper that ran, ``leaf`` the backend under it that served this mode. ``rerun`` runs the same
+    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done.
+    """
+
+    world: World
+    plan: StepPlan
+    taps: Sequence[Tap]
+    kv_before: Sequence[torch.Tensor]
+    inputs_before: dict[str, torch.Tensor]
+    inputs_after: dict[str, torch.Tensor]
+    backend: Any
+    leaf: Any
+    rerun: Callable[[], tuple[Sequence[Tap], Any]] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where a wrong result of this step is put: the leaf's class and the step's mode."""
+        return f"{type(self.leaf).__name__}.{self.plan.mode}"

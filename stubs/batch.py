@@ -1,0 +1,350 @@
+"""A small scheduler: keeps live requests and makes each step's ForwardBatch as SGLang's scheduler and workers would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stubs import sglang
+from stubs.live import History, LiveRequest
+from stubs.slots import SlotKeeper
+from stubs.tap import Tap
+from stubs.tiny_model import VOCAB_SIZE
+from stubs.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """One request's part of a step: its tokens are rows [start, start + count) of q; ``prefix`` KV rows come before.
+
+    ``tree`` is the ancestor mask bool [count, count] of a verified tree (a node sees itself and its ancestors), or
+    None where the tokens are a causal run.
+    """
+
+    live: LiveRequest
+    start: int
+    count: int
+    prefix: int
+    tree: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One forward: on which runner, over which ForwardBatch, and what each request's rows mean."""
+
+    mode: str
+    on_draft: bool
+    runner: Any
+    forward_batch: Any
+    rows: tuple[RowPlan, ...]
+    batch: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.count for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RowInput:
+    """One request's part of an extend, as plain numbers; the counterpart of a program's Row."""
+
+    request: int
+    tokens: int
+    cached_from: int | None = None
+    cached: int = 0
+    more: bool = False
+
+
+class Scheduler:
+    """Live requests of one server. Each method yields the steps of one op; send each step's taps to ``commit``.
+
+    Idle, finish and retract need no forward of their own except idle. Sources: SGLang's scheduler, its
+    ``prepare_for_extend/decode/idle``, ``mix_with_running`` and the EAGLE workers.
+    """
+
+    def __init__(self, server: Any, seed: int) -> None:
+        self.server = server
+        self.world: World = server.world
+        self.live: dict[int, LiveRequest] = {}
+        self.retracted: set[int] = set()
+        self.generator = torch.Generator().manual_seed(seed)
+        runners = [server.target] + ([server.draft] if server.draft is not None else [])
+        self.slots = SlotKeeper(self.world, runners, seed)
+        self.host_lengths = self._needs_host_lengths()
+
+    def _needs_host_lengths(self) -> bool:
+        """Whether host mirrors of lengths exist in speculative steps: SGLang's decision, under overlap only."""
+        if not self.world.is_speculative or not self.world.overlap:
+            return True
+        backends = [self.server.target.attn_backend]
+        if self.server.draft is not None:
+            backends.append(self.server.draft.attn_backend)
+        return sglang.needs_cpu_seq_lens(self.server.target.server_args, backends)
+
+    # --- extend, mixed ---------------------------------------------------------------------------------------
+
+    def extend(self, rows: Sequence[RowInput]) -> Iterator[StepPlan]:
+        parts = self._admit(rows)
+        yield self._extend_step(_extend_mode(rows, parts), parts, on_draft=False)
+        if self.server.draft is not None:
+            yield self._extend_step("draft_extend", parts, on_draft=True)
+        self._settle(parts, rows)
+
+    def mixed(self, rows: Sequence[RowInput], requests: Sequence[int]) -> Iterator[StepPlan]:
+        parts = self._admit(rows)
+        running = [self.live[request] for request in requests]
+        for live in running:
+            self.slots.reserve(live, live.length + 1)
+        offset = sum(part.count for part in parts)
+        decoding = [RowPlan(live, offset + i, 1, live.length) for i, live in enumerate(running)]
+        yield self._extend_step("mixed", [*parts, *decoding], on_draft=False, decoding=len(decoding))
+        self._settle(parts, rows)
+        for live in running:
+            live.length += 1
+
+    def _admit(self, rows: Sequence[RowInput]) -> list[RowPlan]:
+        parts, start = [], 0
+        for row in rows:
+            live = self.live.get(row.request)
+            if live is None:
+                prompt = [int(t) for t in torch.randint(0, VOCAB_SIZE, (row.cached + row.tokens,), generator=self.generator)]
+                live = self.live[row.request] = self.slots.admit(row.request, prompt, VOCAB_SIZE)
+                live.target = [self._empty() for _ in range(self.world.num_layers)]
+                live.draft = [self._empty()] if self.server.draft is not None else []
+                self.retracted.discard(row.request)
+                if row.cached_from is not None and row.cached:
+                    self.slots.share(live, self.live[row.cached_from], row.cached)
+            self.slots.reserve(live, live.length + row.tokens)
+            parts.append(RowPlan(live, start, row.tokens, live.length))
+            start += row.tokens
+        return parts
+
+    def _settle(self, parts: Sequence[RowPlan], rows: Sequence[RowInput]) -> None:
+        for part, row in zip(parts, rows, strict=True):
+            part.live.length = part.prefix + part.count
+            part.live.chunking = row.more
+
+    def _extend_step(self, mode: str, parts: Sequence[RowPlan], *, on_draft: bool, decoding: int = 0) -> StepPlan:
+        lengths = [part.prefix + part.count for part in parts]
+        batch = self._batch(
+            "MIXED" if decoding else "EXTEND",
+            parts,
+            lengths,
+            prefix_lens=[part.prefix for part in parts],
+            extend_lens=[part.count for part in parts],
+            extend_num_tokens=sum(part.count for part in parts),
+            extend_logprob_start_lens=[0] * len(parts),
+            out_cache_loc=_locations(parts),
+        )
+        for part, length in zip(parts, lengths, strict=True):
+            sglang.mark_extend_range(part.live.record, part.prefix, length)
+        batch.decoding_reqs = [part.live.record for part in parts[len(parts) - decoding :]] if decoding else None
+        return self._step(mode, parts, batch, on_draft=on_draft)
+
+    # --- decode, idle ----------------------------------------------------------------------------------------
+
+    def decode(self, requests: Sequence[int]) -> Iterator[StepPlan]:
+        running = [self.live[request] for request in requests]
+        for live in running:
+            self.slots.reserve(live, live.length + 1)
+        parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
+        batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=_locations(parts))
+        yield self._step("decode", parts, batch)
+        for live in running:
+            live.length += 1
+
+    def idle(self) -> Iterator[StepPlan]:
+        yield self._step("idle", [], self._batch("IDLE", [], [], out_cache_loc=torch.empty(0, dtype=torch.int64)))
+
+    # --- verify, draft extend --------------------------------------------------------------------------------
+
+    def verify(self, requests: Sequence[int], accepts: Sequence[int], draft_extend: bool) -> Iterator[StepPlan]:
+        """Target verify of a fresh draft, then (on the draft model) the extend over the verified window."""
+        world, width = self.world, self.world.spec_draft_tokens
+        running = [self.live[request] for request in requests]
+        for live in running:
+            self.slots.reserve(live, live.length + 2 * world.spec_reserve)
+        parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
+        batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=None)
+        if not self.host_lengths:
+            batch.seq_lens_cpu = batch.seq_lens_sum = None
+        bonus = torch.randint(0, VOCAB_SIZE, (len(running),), generator=self.generator, dtype=torch.int32)
+        batch.spec_info = sglang.draft_input(world, len(running), bonus, self.server.target.model_config.hidden_size)
+        tree = sglang.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
+        verify_input = sglang.build_verify_input(batch, batch.spec_info, tree, self.server.target, self.server.draft, world)
+        parents = [_parents(verify_input, i) for i in range(len(running))]
+        parts = [
+            RowPlan(part.live, part.start, width, part.prefix, None if world.spec_topk == 1 else _ancestors(parent))
+            for part, parent in zip(parts, parents, strict=True)
+        ]
+        forward_batch = sglang.verify_forward_batch(verify_input, batch, self.server.target)
+        shape = "chain" if world.spec_topk == 1 else "tree"
+        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch)
+        if draft_extend and self.server.draft is not None:
+            batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=_locations(parts))
+            if not self.host_lengths:
+                batch.seq_lens_cpu = batch.seq_lens_sum = None
+            counts = torch.tensor(list(accepts), dtype=torch.int32)
+            extend_batch = sglang.draft_extend_forward_batch(batch, self.server.draft, world, counts)
+            causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
+            yield self._planned("draft_extend", causal, extend_batch, on_draft=True)
+        elif self.server.draft is not None:
+            self._fill_draft(parts)
+        for part, parent, accept in zip(parts, parents, accepts, strict=True):
+            self._accept(part, _deepest_path(parent)[:accept])
+
+    def _fill_draft(self, parts: Sequence[RowPlan]) -> None:
+        """The draft model's KV of the window, written here because the program leaves its extend out."""
+        pool = self.server.draft.token_to_kv_pool
+        for part in parts:
+            k, v = (torch.randn(part.count, *pool.k_buffer[0].shape[1:], generator=self.generator) for _ in range(2))
+            k, v = k.to(pool.k_buffer[0].dtype), v.to(pool.v_buffer[0].dtype)
+            loc = _locations([part])
+            pool.k_buffer[0][loc], pool.v_buffer[0][loc] = k, v
+            part.live.draft = [part.live.draft[0].first(part.prefix).extended(k, v)]
+
+    def _accept(self, part: RowPlan, path: list[int]) -> None:
+        """Commit the accepted path: its KV moves to the front of the window, as SGLang compacts it."""
+        live, base = part.live, part.prefix
+        moved = [(i, node) for i, node in enumerate(path) if i != node]
+        if moved:
+            to = torch.tensor([live.slots[base + i] for i, _ in moved], dtype=torch.int64)
+            source = torch.tensor([live.slots[base + node] for _, node in moved], dtype=torch.int64)
+            sglang.move_kv(self.server.target.token_to_kv_pool, to, source)
+        for index, history in enumerate(live.target):
+            keep = torch.tensor([*range(base), *(base + node for node in path)])
+            live.target[index] = History(history.k[keep], history.v[keep])
+        live.draft = [history.first(base + len(path)) for history in live.draft]
+        live.length = base + len(path)
+
+    # --- leaving ---------------------------------------------------------------------------------------------
+
+    def finish(self, requests: Sequence[int], keep: bool) -> None:
+        """Requests end and give back their rows. With ``keep``, whole pages that the prefix cache knows stay.
+
+        EAGLE's prefix cache keys on pairs of tokens, so it knows one token fewer.
+        """
+        for request in requests:
+            live = self.live[request]
+            known = live.length - (1 if self.world.is_speculative else 0)
+            known = known // self.world.page_size * self.world.page_size if keep else 0
+            self.slots.release(live, keep=known)
+            live.length = known
+            if not known:
+                del self.live[request]
+
+    def retract(self, requests: Sequence[int]) -> None:
+        for request in requests:
+            self.slots.release(self.live.pop(request))
+            self.retracted.add(request)
+
+    # --- shared ----------------------------------------------------------------------------------------------
+
+    def commit(self, plan: StepPlan, taps: Sequence[Tap]) -> None:
+        """Record what a step wrote, so that later steps' references read it."""
+        heads = self.world.num_kv_heads
+        for tap in taps:
+            k, v = (tensor.detach().reshape(plan.tokens, heads, self.world.head_dim) for tensor in (tap.k, tap.v))
+            for row in plan.rows:
+                histories = row.live.draft if plan.on_draft else row.live.target
+                rows = slice(row.start, row.start + row.count)
+                before = histories[tap.layer_index].first(row.prefix)
+                histories[tap.layer_index] = before.extended(k[rows].clone(), v[rows].clone())
+
+    def _empty(self) -> History:
+        shape = (0, self.world.num_kv_heads, self.world.head_dim)
+        dtype = sglang.DTYPES[self.world.dtype]
+        return History(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
+
+    def _batch(self, mode: str, parts: Sequence[RowPlan], lengths: list[int], **fields: Any) -> Any:
+        """A real ScheduleBatch; seq_lens int64 on device with host mirror and sum, orig_seq_lens int32."""
+        tokens = sum(part.count for part in parts)
+        return sglang.schedule_batch(
+            self.server.target,
+            self.world,
+            reqs=[part.live.record for part in parts],
+            forward_mode=sglang.forward_mode(mode),
+            input_ids=torch.randint(0, VOCAB_SIZE, (tokens,), generator=self.generator),
+            req_pool_indices=torch.tensor([part.live.row for part in parts], dtype=torch.int64),
+            seq_lens=torch.tensor(lengths, dtype=torch.int64),
+            seq_lens_cpu=torch.tensor(lengths, dtype=torch.int64),
+            seq_lens_sum=sum(lengths),
+            orig_seq_lens=torch.tensor(lengths, dtype=torch.int32),
+            multimodal_inputs=[None] * len(parts),
+            **fields,
+        )
+
+    def _step(self, mode: str, parts: Sequence[RowPlan], batch: Any, *, on_draft: bool = False) -> StepPlan:
+        runner = self.server.draft if on_draft else self.server.target
+        return self._planned(mode, parts, sglang.forward_batch(batch, runner), on_draft=on_draft)
+
+    def _planned(self, mode: str, parts: Sequence[RowPlan], forward_batch: Any, *, on_draft: bool = False) -> StepPlan:
+        runner = self.server.draft if on_draft else self.server.target
+        return StepPlan(mode, on_draft, runner, forward_batch, tuple(parts), _describe(parts, forward_batch))
+
+
+def _extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:
+    if any(row.more or part.live.chunking for row, part in zip(rows, parts, strict=True)):
+        return "extend_chunked"
+    return "extend_prefix" if any(part.prefix for part in parts) else "extend"
+
+
+def _locations(parts: Sequence[RowPlan]) -> torch.Tensor:
+    """int64 [tokens]: the slots that a step's new tokens are written to."""
+    slots = [slot for part in parts for slot in part.live.slots[part.prefix : part.prefix + part.count]]
+    return torch.tensor(slots, dtype=torch.int64)
+
+
+def _parents(verify_input: Any, index: int) -> list[int | None]:
+    """Parent of each tree node (None for the root), read off SGLang's first-child and next-sibling links."""
+    child = sglang.retrieve(verify_input, "next_token")[index].tolist()
+    sibling = sglang.retrieve(verify_input, "next_sibling")[index].tolist()
+    parents: list[int | None] = [None] * len(child)
+    for node, first in enumerate(child):
+        seen = 0
+        while first >= 0 and seen < len(child):  # bounded: a cycle in the links must not hang us
+            parents[first] = node
+            first, seen = sibling[first], seen + 1
+    return parents
+
+
+def _ancestors(parents: list[int | None]) -> torch.Tensor:
+    mask = torch.eye(len(parents), dtype=torch.bool)
+    for node in range(len(parents)):
+        above, seen = parents[node], 0
+        while above is not None and seen < len(parents):
+            mask[node, above] = True
+            above, seen = parents[above], seen + 1
+    return mask
+
+
+def _deepest_path(parents: list[int | None]) -> list[int]:
+    """Nodes from the root to the deepest node, the first such."""
+    best: list[int] = [0]
+    for node in range(len(parents)):
+        path, above = [node], parents[node]
+        while above is not None and len(path) <= len(parents):
+            path.append(above)
+            above = parents[above]
+        if path[-1] == 0 and len(path) > len(best):
+            best = path[::-1]
+    return best
+
+
+def _describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
+    """The step as JSON-able data, for the trace and the repro script."""
+
+    def listed(value: Any) -> Any:
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    names = ("seq_lens", "seq_lens_cpu", "seq_lens_sum", "req_pool_indices", "out_cache_loc", "positions")
+    described = {name: listed(getattr(forward_batch, name, None)) for name in names}
+    described["forward_mode"] = forward_batch.forward_mode.name
+    described["requests"] = [part.live.request_id for part in parts]
+    described["prefix"] = [part.prefix for part in parts]
+    described["count"] = [part.count for part in parts]
+    described["slots"] = [part.live.slots[: part.prefix + part.count] for part in parts]
+    return described

@@ -1,0 +1,157 @@
+"""FakeModelRunner: an honest plain object around SGLang's real configs, pools and layers, without a model.
+
+Every field is listed; nothing answers for a name that is not here. A release that reads another one raises
+AttributeError on this class, which the contract oracle reports as a stub_gap with the field and its reader.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stubs import sglang
+from stubs.batch import StepPlan
+from stubs.tap import Tap
+from stubs.tiny_model import write_tiny_draft, write_tiny_model
+from stubs.world import World
+
+# One layer's attention input: q [T, heads*dim], k [T, kv_heads*dim], v [T, kv_heads*dim].
+LayerInput = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+# Draws the input of a layer for so many tokens.
+DrawInput = Callable[[int, int], LayerInput]
+
+
+class FakeModelRunner:
+    """What SGLang's attention code reads off a ModelRunner. Build it with ``build_fake_runner``."""
+
+    def __init__(self, world: World, server_args: Any, model_config: Any, request_pool: Any, kv_pool: Any) -> None:
+        self.world = world
+        # Configuration
+        self.server_args = server_args
+        self.model_config = model_config
+        self.spec_algorithm = sglang.spec_algorithm(world.spec_algorithm)
+        self.device = world.device
+        self.gpu_id = 0
+        self.dtype = sglang.DTYPES[world.dtype]
+        self.kv_cache_dtype = self.dtype
+        self.kv_cache_dtype_str = "auto"
+        self.page_size = world.page_size
+        self.sliding_window_size = world.sliding_window or None
+        self.attention_chunk_size = None
+        self.prefill_attention_backend_str = world.prefill
+        self.decode_attention_backend_str = world.decode
+        self.draft_attention_backend = None
+        # Placement: one process, one rank
+        self.is_draft_worker = False
+        self.tp_size = 1
+        self.attn_cp_size = 1
+        self.dcp_size = 1
+        self.dcp_rank = 0
+        self.attn_tp_sequence_sharded = False
+        self.ps = sglang.one_rank_parallel_state()
+        # Model kinds that this one is not
+        self.is_hybrid_swa = False
+        self.model_is_mrope = False
+        self.use_ngram_embedding = False
+        self.ngram_embedding_manager = sglang.no_ngram_embedding()
+        self.lora_manager = None
+        self.hybrid_gdn_config = None
+        self.kimi_linear_config = None
+        self.linear_attn_model_spec = None
+        # Graphs: none on this path
+        self.graph_runner = None
+        self.decode_cuda_graph_runner = None
+        self.canary_manager = None
+        # Memory
+        self.req_to_token_pool = request_pool
+        self.token_to_kv_pool = kv_pool
+        self.token_to_kv_pool_allocator: Any = None
+        self.kv_index_translator: Any = None
+        # Attention
+        self.attn_backend: Any = None
+        self.radix_layers: list[Any] = []
+
+    def decode_num_tokens_per_req(self, *, num_draft_tokens: int | None = None) -> int:
+        """Rows of q per request in a decode step: the draft width where drafts are verified, else 1."""
+        if not self.world.is_speculative:
+            return 1
+        return self.world.spec_draft_tokens if num_draft_tokens is None else num_draft_tokens
+
+
+class FakeServer:
+    """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
+
+    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None) -> None:
+        self.world = world
+        self.target = target
+        self.draft = draft
+
+    def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
+        """Plan the step's metadata and run its attention layers on drawn q, k and v; one Tap per layer."""
+        inputs = [draw(layer, plan.tokens) for layer in range(len(plan.runner.radix_layers))]
+        return run_layers(plan.runner.attn_backend, plan.runner.radix_layers, plan.forward_batch, inputs)
+
+    def replay(self, plan: StepPlan, taps: Sequence[Tap], backend: Any) -> list[Tap]:
+        """The step once more on another wrapper, with the inputs that its layers had."""
+        inputs = [(tap.q, tap.k, tap.v) for tap in taps]
+        return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
+
+    def rebuild_backend(self) -> Any:
+        """A fresh wrapper over the target's pools, without any history."""
+        return sglang.build_hybrid(self.target, self.world.prefill, self.world.decode)
+
+    def close(self) -> None:
+        """Nothing of a fake server outlives it."""
+
+
+def run_layers(backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
+    """Metadata, then every attention layer in turn, in the order of SGLang's eager runner.
+
+    An idle batch of no rows plans nothing, as there.
+    """
+    with torch.no_grad(), sglang.forward_context(backend, forward_batch):
+        if forward_batch.batch_size > 0 and sglang.needs_forward_metadata(forward_batch):
+            backend.init_forward_metadata(forward_batch)
+        taps = []
+        for index, (layer, (q, k, v)) in enumerate(zip(layers, inputs, strict=True)):
+            out = layer(q, k, v, forward_batch)
+            taps.append(Tap(index, q, k, v, out))
+    return taps
+
+
+def build_fake_server(world: World) -> FakeServer:
+    """Start the fake server of ``world``. Raises Refused where SGLang turns the world down."""
+    with tempfile.TemporaryDirectory(prefix="seamripper-model-") as name:
+        folder = Path(name)
+        plain = replace(world, sliding_window=0, logit_cap=0)  # a Llama config has neither; the layers carry them
+        target_path = str(write_tiny_model(plain, folder))
+        draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
+        args = sglang.server_args(world, target_path, draft_path)
+        config = sglang.model_config(args, target_path)
+        sglang.publish(args)
+        draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
+    rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
+    target = FakeModelRunner(world, args, config, rows, sglang.kv_pool(world, world.num_layers))
+    target.token_to_kv_pool_allocator = sglang.allocator(world, target.token_to_kv_pool)
+    _assemble(target, world.num_layers)
+    target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
+    if not world.is_speculative:
+        return FakeServer(world, target, None)
+    draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
+    draft.is_draft_worker = True
+    draft.token_to_kv_pool_allocator = target.token_to_kv_pool_allocator
+    _assemble(draft, 1)
+    draft.attn_backend = sglang.build_hybrid(draft, world.prefill, world.decode)
+    # The draft worker swaps in its extend backend where its factory makes one (0.5.16 on).
+    draft.attn_backend = sglang.build_draft_extend_backend(draft, world) or draft.attn_backend
+    return FakeServer(world, target, draft)
+
+
+def _assemble(runner: FakeModelRunner, layers: int) -> None:
+    runner.kv_index_translator = sglang.index_translator(runner)
+    runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]

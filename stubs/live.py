@@ -1,0 +1,41 @@
+"""One live request: its row, its KV slots, and the keys and values that its slots ought to hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(slots=True)
+class History:
+    """The truth about one request's KV in one layer: K and V as written, [length, num_kv_heads, head_dim]."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+
+    def extended(self, k: torch.Tensor, v: torch.Tensor) -> History:
+        return History(torch.cat([self.k, k]), torch.cat([self.v, v]))
+
+    def first(self, length: int) -> History:
+        return History(self.k[:length], self.v[:length])
+
+
+@dataclass(slots=True)
+class LiveRequest:
+    """``slots`` are all KV slots its row holds, in token order; the first ``length`` are written (committed KV).
+
+    ``shared`` leading tokens lie in slots of another request (a prefix cache hit). ``target`` and ``draft`` are
+    the histories per layer of the two models.
+    """
+
+    request_id: int
+    record: Any  # SGLang's Req
+    row: int
+    slots: list[int]
+    length: int = 0
+    shared: int = 0
+    chunking: bool = False
+    target: list[History] = field(default_factory=list)
+    draft: list[History] = field(default_factory=list)

@@ -1,0 +1,46 @@
+"""The real server: a RealRunner in the shape that the scheduler and the executor drive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stubs.batch import StepPlan
+from stubs.fake_runner import DrawInput, run_layers
+from stubs.real_runner import RealRunner, build_real_runner
+from stubs.tap import Tap
+from stubs.world import World
+
+
+class RealServer:
+    """SGLang's own model runner as the target; there is no draft model, so draft steps are left out."""
+
+    def __init__(self, world: World, runner: RealRunner) -> None:
+        self.world = world
+        self.runner = runner
+        self.target = runner.model_runner
+        self.draft = None
+
+    def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
+        """The whole model's forward; its own layers make q, k and v, so ``draw`` is not used."""
+        self.runner.forward(plan.forward_batch)
+        return list(self.runner.taps)
+
+    def replay(self, plan: StepPlan, taps: Sequence[Tap], backend: Any) -> list[Tap]:
+        """The step's attention alone, once more on another wrapper, with the inputs that the layers had."""
+        inputs = [(tap.q, tap.k, tap.v) for tap in taps]
+        again = run_layers(backend, self.runner.radix_layers, plan.forward_batch, inputs)
+        self.runner.taps.clear()  # the hooks saw this run too
+        return again
+
+    def rebuild_backend(self) -> Any:
+        """A fresh wrapper, assembled by SGLang's own code."""
+        return self.runner.rebuild_backend()
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+def build_real_server(world: World) -> RealServer:
+    """Start SGLang's ModelRunner for ``world``. Raises Refused where SGLang turns the world down."""
+    return RealServer(world, build_real_runner(world))

@@ -1,0 +1,103 @@
+"""KV slots of live requests, taken from and given back to SGLang's real allocator and request rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from stubs import sglang
+from stubs.live import LiveRequest
+from stubs.world import World
+
+# What a slot that no live request owns holds in K and V: large and finite in every dtype, so that a stray read shows.
+POISON = 1000.0
+
+
+class SlotKeeper:
+    """Owns who holds which page. Pages shared by a cache hit are given back when their last holder lets go."""
+
+    def __init__(self, world: World, runners: list[Any], seed: int) -> None:
+        self.world = world
+        self.runners = runners
+        self.rows = runners[0].req_to_token_pool
+        self.allocator = runners[0].token_to_kv_pool_allocator
+        self.holders: Counter[int] = Counter()  # page -> live requests that hold it
+        self._lay_out(seed)
+        for runner in runners:
+            for buffer in kv_buffers(runner.token_to_kv_pool):
+                buffer.fill_(POISON)
+
+    def _lay_out(self, seed: int) -> None:
+        """Put the allocator's free pages in the order that the world's layout asks for."""
+        pages = self.allocator.free_pages
+        count = len(pages)
+        if self.world.layout == "shuffled":
+            order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        elif self.world.layout == "descending":
+            order = torch.arange(count - 1, -1, -1)
+        elif self.world.layout == "interleaved":
+            half = (count + 1) // 2  # 0, half, 1, half + 1, ...: neighbours in a row lie far apart in the pool
+            order = torch.stack([torch.arange(half), torch.arange(half) + half]).T.flatten()
+            order = order[order < count]
+        else:
+            order = torch.arange(count)
+        self.allocator.free_pages = pages[order].contiguous()
+
+    def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
+        """A request with a row of its own and no slots."""
+        record = sglang.request(request_id, prompt, vocab_size)
+        row = self.rows.alloc([record])
+        assert row is not None, "the ledger keeps running requests within the rows there are"
+        return LiveRequest(request_id, record, row[0], [])
+
+    def share(self, live: LiveRequest, source: LiveRequest, tokens: int) -> None:
+        """A prefix cache hit: ``live`` begins with ``source``'s first ``tokens`` slots (whole pages)."""
+        assert not live.slots and tokens % self.world.page_size == 0 and tokens <= source.length
+        live.slots = source.slots[:tokens]
+        live.length = live.shared = tokens
+        live.target = [history.first(tokens) for history in source.target]
+        live.draft = [history.first(tokens) for history in source.draft]
+        self.holders.update(self._pages(live.slots))
+        self._write_row(live, 0)
+
+    def reserve(self, live: LiveRequest, tokens: int) -> None:
+        """Make the row hold at least ``tokens`` slots, page by page, as SGLang's allocators round up."""
+        page = self.world.page_size
+        missing = -(-tokens // page) * page - len(live.slots)
+        if missing <= 0:
+            return
+        taken = self.allocator.alloc(missing)
+        assert taken is not None, "the ledger keeps programs within the pool"
+        start = len(live.slots)
+        live.slots = live.slots + [int(slot) for slot in taken]
+        self.holders.update(self._pages(live.slots[start:]))
+        self._write_row(live, start)
+
+    def release(self, live: LiveRequest, *, keep: int = 0) -> None:
+        """Give back the row, and the slots behind the first ``keep``, poisoning those that nobody else holds."""
+        leaving = live.slots[keep:]
+        self.holders.subtract(self._pages(leaving))
+        page = self.world.page_size
+        free = [slot for slot in leaving if self.holders[slot // page] <= 0]
+        if free:
+            index = torch.tensor(free, dtype=torch.int64)
+            self.allocator.free(index)
+            for runner in self.runners:
+                for buffer in kv_buffers(runner.token_to_kv_pool):
+                    buffer[index] = POISON
+        live.slots = live.slots[:keep]
+        sglang.free_row(self.rows, live.record)
+
+    def _pages(self, slots: list[int]) -> set[int]:
+        return {slot // self.world.page_size for slot in slots}
+
+    def _write_row(self, live: LiveRequest, start: int) -> None:
+        values = torch.tensor(live.slots[start:], dtype=torch.int32)
+        self.rows.req_to_token[live.row, start : start + len(values)] = values
+
+
+def kv_buffers(pool: Any) -> list[torch.Tensor]:
+    """Every K and V buffer of a pool, [slots, num_kv_heads, head_dim] each, K of all layers first."""
+    return [*pool.k_buffer, *pool.v_buffer]
