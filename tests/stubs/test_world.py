@@ -1,0 +1,91 @@
+"""World: what is refused, and what is derived."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stubs.world import World, WorldError
+
+EAGLE = World(spec_algorithm="EAGLE", spec_steps=3, spec_topk=1, spec_draft_tokens=4)
+
+
+def test_the_default_world_is_valid() -> None:
+    World().check()
+
+
+def test_json_round_trip() -> None:
+    assert World.from_json(EAGLE.to_json()) == EAGLE
+
+
+def test_missing_fields_take_their_defaults() -> None:
+    assert World.from_json({"page_size": 4}) == World(page_size=4)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "world is list; expected an object"),
+        ({"pages": 4}, "world has the unknown field 'pages'"),
+        ({"page_size": "4"}, "world.page_size is '4'; expected int"),
+        ({"page_size": True}, "world.page_size is True; expected int"),
+        ({"prefill": 3}, "world.prefill is 3; expected str"),
+        ({"dtype": "int8"}, "world.dtype is 'int8'; expected one of 'float32', 'float16', 'bfloat16'"),
+        ({"runner": "x"}, "world.runner is 'x'; expected one of 'fake', 'real'"),
+        ({"device": "tpu"}, "world.device is 'tpu'; expected one of 'cpu', 'cuda'"),
+        ({"layout": "x"}, "world.layout is 'x'; expected one of 'contiguous', 'shuffled', 'interleaved', 'descending'"),
+        ({"spec_algorithm": "X"}, "world.spec_algorithm is 'X'; expected one of '', 'EAGLE'"),
+        ({"spec_mode": "both"}, "world.spec_mode is 'both'; expected one of 'prefill', 'decode'"),
+        ({"page_size": 0}, "world.page_size is 0; expected 1..128"),
+        ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
+        ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),
+        ({"page_size": 3}, "world.max_total_tokens 512 is no multiple of page 3"),
+        ({"spec_steps": 1}, "world.spec_* are set but spec_algorithm is empty; expected all 0"),
+        (
+            {"spec_algorithm": "EAGLE"},
+            "world speculative steps=0 topk=0 width=0; expected >=1, >=1, >=2",
+        ),
+        (
+            {"spec_algorithm": "EAGLE", "spec_steps": 3, "spec_topk": 1, "spec_draft_tokens": 3},
+            "world.spec_draft_tokens is 3; with topk 1 SGLang forces steps + 1 = 4",
+        ),
+        (
+            {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 2, "spec_draft_tokens": 8},
+            "world.spec_draft_tokens is 8; a tree of steps=2 topk=2 has at most 7",
+        ),
+    ],
+)
+def test_what_is_refused(data: object, message: str) -> None:
+    with pytest.raises(WorldError) as caught:
+        World.from_json(data)
+    assert str(caught.value) == message
+
+
+def test_pair_is_spelled_as_on_the_command_line() -> None:
+    assert World(prefill="triton", decode="fa3").pair == "triton:fa3"
+
+
+def test_pool_pages() -> None:
+    assert World(page_size=8, max_total_tokens=64).pool_pages == 8
+
+
+@pytest.mark.parametrize(
+    ("steps", "topk", "width", "page", "reserve"),
+    [
+        (3, 1, 4, 1, 4),  # max(3 * 1, 4)
+        (3, 1, 4, 16, 4),  # a chain needs no pages of its own
+        (4, 3, 6, 1, 12),  # max(4 * 3, 6)
+        (2, 2, 4, 4, 16),  # (2 * 4 - 2 + 2) // 4 = 2 pages for each of 2 branches
+        (4, 2, 4, 4, 16),  # (2 * 4 - 2 + 4) // 4 = 2 pages
+        (1, 2, 3, 2, 4),  # (2 * 2 - 2 + 1) // 2 = 1 page for each of 2 branches
+    ],
+)
+def test_spec_reserve(steps: int, topk: int, width: int, page: int, reserve: int) -> None:
+    world = replace(EAGLE, spec_steps=steps, spec_topk=topk, spec_draft_tokens=width, page_size=page)
+    assert world.spec_reserve == reserve
+
+
+def test_no_reserve_without_speculation() -> None:
+    assert World().spec_reserve == 0
