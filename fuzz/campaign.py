@@ -272,7 +272,7 @@ class _Campaign:
         self.store.write_findings(list(tally.findings.values()))
         findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
         if not tally.ran_something and not self.reason:
-            self.reason = "no program ran to its end; see the records for why, or give it more time"
+            self.reason = "no program put the target to the test; see the records for why, or give it more time"
         return CampaignResult(
             findings=findings,
             programs=tally.programs,
@@ -292,6 +292,6 @@ def _noteworthy(trace: Trace) -> list[Finding]:
 
 
 def _not_run(program: Program, reason: str) -> Trace:
-    signature = Signature("contract", "not_run", "worker")
+    signature = Signature("harness", "not_run", "worker")
     finding = Finding(Verdict.INFRA, signature, "not run to its end", reason, 0, "unknown")
     return Trace(steps=(), findings=(finding,), seconds=0.0, sglang_version="")

@@ -62,10 +62,11 @@ class Death:
     def finding(self, program: Program) -> Finding:
         """``op_index`` is the last op, for want of better: where a process died inside a program is not known."""
         place = innermost_in_dump(self.dump) or "process"
+        oracle = "harness" if self.verdict is Verdict.INFRA else "contract"
         evidence = {"op": "not known: the process died; the last op is named", "stack": self.dump, "log": self.log}
         return Finding(
             verdict=self.verdict,
-            signature=Signature("contract", self.kind, place),
+            signature=Signature(oracle, self.kind, place),
             title=f"{self.kind} at {place}",
             message=self.reason,
             op_index=max(0, len(program.ops) - 1),

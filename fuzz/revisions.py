@@ -91,15 +91,29 @@ class Rig:
 
 
 def replay(path: Path, target: str | None, times: int, rig: Rig, tell: Callable[[str], None] = _silent) -> ReplayResult:
-    """Run one repro ``times`` times on ``target`` (default: the one it was found on, else the installed SGLang).
+    """``replay_all`` of one."""
+    (result,) = replay_all([path], target, times, rig, tell)
+    return result
 
-    Raises ProgramError and TargetError; a worker that cannot start is an answer (infra, exit code 125).
+
+def replay_all(
+    files: Sequence[Path], target: str | None, times: int, rig: Rig, tell: Callable[[str], None] = _silent
+) -> list[ReplayResult]:
+    """Run each repro ``times`` times on ``target`` (default: the one it was found on, else the installed SGLang).
+
+    One worker a target. Raises ProgramError and TargetError; a worker that cannot start is an answer (infra, 125).
     """
-    repro = read_repro(path)
-    target = target or repro.found_on or "installed"
-    tell(f"replaying {path.name} on {target}")
-    ((cell, finding),) = _column(target, [(path, repro)], times, rig, threading.Event())
-    return ReplayResult(path, cell, str(repro.signature or ""), finding)
+    by_target: dict[str, list[tuple[Path, Repro]]] = {}
+    for path in files:
+        repro = read_repro(path)
+        by_target.setdefault(target or repro.found_on or "installed", []).append((path, repro))
+    results: dict[Path, ReplayResult] = {}
+    for spec, repros in by_target.items():
+        tell(f"replaying {len(repros)} repro(s) on {spec}")
+        column = _column(spec, repros, times, rig, threading.Event())
+        for (path, repro), (cell, finding) in zip(repros, column, strict=True):
+            results[path] = ReplayResult(path, cell, str(repro.signature or ""), finding)
+    return [results[path] for path in files]
 
 
 def compare(

@@ -64,5 +64,5 @@ class Tally:
 
     @property
     def ran_something(self) -> bool:
-        """Whether any program said something about the target, and not only about the harness."""
-        return any(self.verdicts[verdict.value] for verdict in (Verdict.OK, Verdict.BUG, Verdict.UNSUPPORTED))
+        """Whether any program put the target to the test; one that was refused or met a fault of the harness did not."""
+        return bool(self.verdicts[Verdict.OK.value] or self.verdicts[Verdict.BUG.value])

@@ -194,10 +194,10 @@ def _execute(executor: Executor, program: Program, version: str) -> Trace:
 def escaped(error: BaseException, program: Program) -> Finding:
     """The finding for an exception that ``execute`` let through: bug for SystemExit, infra for any other."""
     place = innermost(traceback.extract_tb(error.__traceback__)) or "process"
-    kind = type(error).__name__
+    kind, is_exit = type(error).__name__, isinstance(error, SystemExit)
     return Finding(
-        verdict=Verdict.BUG if isinstance(error, SystemExit) else Verdict.INFRA,
-        signature=Signature("contract", kind, place),
+        verdict=Verdict.BUG if is_exit else Verdict.INFRA,
+        signature=Signature("contract" if is_exit else "harness", kind, place),
         title=f"{kind} at {place}",
         message=f"execute() let it through: {_one_line(error)}",
         op_index=max(0, len(program.ops) - 1),

@@ -133,7 +133,7 @@ def test_output_of_the_program_that_died_is_evidence(make_worker: MakeWorker) ->
 def test_fault_of_the_executor_itself_is_infra(make_worker: MakeWorker) -> None:
     worker = make_worker("class Fault(BaseException): pass\ndef step(kind, seed):\n    raise Fault('ours')\n")
     finding = only_finding(worker, GOOD)
-    assert (finding.verdict, str(finding.signature)) == (Verdict.INFRA, "contract/Fault/step")
+    assert (finding.verdict, str(finding.signature)) == (Verdict.INFRA, "harness/Fault/step")
 
 
 def test_renew_gives_a_process_in_which_nothing_has_run(make_worker: MakeWorker) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.program import Decode, Extend, Idle, Program, ProgramError, Row
-from fuzz.revisions import Rig, compare, replay, shrink_path
+from fuzz.revisions import Rig, compare, replay, replay_all, shrink_path
 from fuzz.targets import TargetError
 from stubs.world import World
 from tests.fuzz.conftest import CLEAN, FAKE_EXECUTOR, MakeTarget
@@ -97,6 +97,15 @@ def test_replay_without_a_target_takes_the_one_it_was_found_on(rig: Rig, specs: 
     (target,) = specs(BUG)
     result = replay(write_script(tmp_path / "a.py", SIGNATURE, target), None, 1, rig)
     assert (result.cell.target, result.exit_code) == (target, 1)
+
+
+def test_several_replays_share_a_worker_and_keep_their_order(rig: Rig, specs: Specs, tmp_path: Path) -> None:
+    (source,) = specs("print('imported')\n" + BUG)
+    other = "contract/TypeError/step"
+    scripts = [write_script(tmp_path / "b.py", SIGNATURE), write_script(tmp_path / "a.py", other)]
+    results = replay_all(scripts, source, 1, rig)
+    assert [(result.path.name, result.exit_code) for result in results] == [("b.py", 1), ("a.py", 125)]
+    assert (tmp_path / "logs" / "worker-0.log").read_text().count("imported") == 1
 
 
 def test_any_bug_will_do_where_the_file_names_none(rig: Rig, specs: Specs, tmp_path: Path) -> None:
