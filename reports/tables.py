@@ -132,11 +132,14 @@ def first_seen_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_matrix(cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> pd.DataFrame:
-    """Repros as rows, ``targets`` as columns in the order given; a cell reads "bug 3/3".
+    """Repros as rows, ``targets`` as columns in the order given; a cell reads "bug 3/3"; "fixed in" comes last.
 
-    Each of ``cells`` has repro, target, state, k and n; a pair that was not run is "".
+    Each of ``cells`` has repro, target, state, k and n. What was not run is "".
     """
-    text = {(cell["repro"], cell["target"]): f"{cell['state']} {cell['k']}/{cell['n']}" for cell in cells}
-    repros = list(dict.fromkeys(cell["repro"] for cell in cells))
-    rows = [[repro, *(text.get((repro, target), "") for target in targets)] for repro in repros]
-    return pd.DataFrame(rows, columns=["repro", *targets], dtype="string")
+    by_place = {(cell["repro"], cell["target"]): cell for cell in cells}
+    rows = []
+    for repro in dict.fromkeys(cell["repro"] for cell in cells):
+        row = [by_place.get((repro, target)) for target in targets]
+        fixed = next((cell["target"] for cell in row if cell and cell["state"] == "fixed"), "")
+        rows.append([repro, *(f"{cell['state']} {cell['k']}/{cell['n']}" if cell else "" for cell in row), fixed])
+    return pd.DataFrame(rows, columns=["repro", *targets, "fixed in"], dtype="string")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from sample import BUG, FINDING, GAP, OK, write_run
 
 from reports.load import FINDING_DTYPES, RECORD_DTYPES, STEP_DTYPES, load_findings, load_records, load_run, load_steps
+from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
 
 def test_records_of_all_workers_are_read(tmp_path: Path) -> None:

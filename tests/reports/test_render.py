@@ -11,9 +11,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from sample import BUG, FINDING, GAP, OK, write_run
 
 from reports.render import duration, markdown_code, markdown_text, rate, write_comparison, write_reports
+from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,10 @@ def test_csv_has_one_line_per_finding(folder: Path) -> None:
 def test_comparison_is_written_as_markdown_and_csv(tmp_path: Path) -> None:
     cells = [{"repro": "a|b.py", "target": "pypi:1", "state": "bug", "k": 3, "n": 3}]
     markdown, csv = write_comparison(tmp_path / "new", cells, ["pypi:1", "pypi:2"])
-    assert markdown.read_text() == "| repro | pypi:1 | pypi:2 |\n| --- | --- | --- |\n| `a\\|b.py` | bug 3/3 |  |\n"
-    assert csv.read_text() == "repro,pypi:1,pypi:2\na|b.py,bug 3/3,\n"
+    assert markdown.read_text() == (
+        "| repro | pypi:1 | pypi:2 | fixed in |\n| --- | --- | --- | --- |\n| `a\\|b.py` | bug 3/3 |  |  |\n"
+    )
+    assert csv.read_text() == "repro,pypi:1,pypi:2,fixed in\na|b.py,bug 3/3,,\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sample import BUG, FINDING, GAP, OK, write_run
 
 from reports.load import Run, load_run
 from reports.tables import (
@@ -19,6 +18,7 @@ from reports.tables import (
     throughput_table,
     verdict_table,
 )
+from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
 
 @pytest.fixture
@@ -126,5 +126,5 @@ def test_compare_matrix_keeps_the_order_of_repros_and_targets() -> None:
         {"repro": "a", "target": "pypi:1", "state": "infra", "k": 0, "n": 1},
     ]
     matrix = compare_matrix(cells, ["pypi:1", "pypi:2"])
-    assert list(matrix.columns) == ["repro", "pypi:1", "pypi:2"]
-    assert matrix.values.tolist() == [["b", "bug 3/3", "fixed 0/3"], ["a", "infra 0/1", ""]]
+    assert list(matrix.columns) == ["repro", "pypi:1", "pypi:2", "fixed in"]
+    assert matrix.values.tolist() == [["b", "bug 3/3", "fixed 0/3", "pypi:2"], ["a", "infra 0/1", "", ""]]

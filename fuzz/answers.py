@@ -1,0 +1,129 @@
+"""What the verbs answer: short tables for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fuzz import doctor
+from fuzz.comparison import Cell, CompareResult
+from fuzz.display import STYLES, is_new_bug
+from fuzz.order import CampaignResult
+from fuzz.revisions import ReplayResult
+
+UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
+TITLE_COLUMNS = 60  # the signature tells the rest
+
+
+def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, Any]:
+    return {
+        "exit_code": result.exit_code,
+        "new": sum(is_new_bug(finding) for finding in result.findings),
+        "findings": result.findings,
+        "programs": result.programs,
+        "steps": result.steps,
+        "out": str(result.out),
+        "scripts": [str(path) for path in result.scripts],
+        "reports": [str(path) for path in reports],
+        "interrupted": result.interrupted,
+        "reason": result.reason,
+    }
+
+
+def campaign_headline(result: CampaignResult) -> str:
+    """One line: what is new, out of how much, and why it ended early if it did."""
+    new = sum(is_new_bug(finding) for finding in result.findings)
+    found = {0: "nothing new", 1: "1 new finding"}.get(new, f"{new} new findings")
+    line = f"{found} in {result.programs:,} programs, {result.steps:,} steps"
+    if result.interrupted:
+        line += " (interrupted)"
+    return f"{line}: {result.reason}" if result.reason else line
+
+
+def findings_table(findings: Sequence[dict[str, Any]]) -> Table:
+    """New bugs first, then what is known, then what the harness lacks."""
+    table = _table("", "fault", "signature", "pair", "step", "shows", "met")
+    for finding in sorted(findings, key=lambda finding: (not is_new_bug(finding), finding["known"])):
+        label = "new" if is_new_bug(finding) else "known" if finding["known"] else finding["verdict"]
+        shown, runs = finding["reliability"]
+        table.add_row(
+            Text(label, "bold red" if label == "new" else STYLES.get(label, "dim")),
+            Text(_short(finding["title"])),
+            Text(finding["signature"]),
+            Text(finding["pair"]),
+            Text(finding["mode"]),
+            Text(f"{shown}/{runs}" if runs else "–"),
+            Text(f"{finding['count']:,}"),
+        )
+    return table
+
+
+def replay_commands(result: CampaignResult, target: str) -> list[str]:
+    """How to see each saved fault again."""
+    return [shlex.join(["seamripper", "replay", str(script), "--target", target]) for script in result.scripts]
+
+
+def replay_table(results: Sequence[ReplayResult]) -> Table:
+    table = _table("repro", "target", "state", "shows", "")
+    for result in results:
+        cell = result.cell
+        detail = result.finding.title if result.finding else cell.detail
+        table.add_row(Text(result.path.name), Text(cell.target), _state(cell), _shows(cell), Text(_line(detail)))
+    return table
+
+
+def compare_table(result: CompareResult) -> Table:
+    """Repros down, targets across, and where each fault came and went."""
+    table = _table("repro", *result.targets, "introduced in", "fixed in")
+    for row in result.rows:
+        cells = [_state(cell).append(f" {cell.k}/{cell.n}", "dim") for cell in row.cells]
+        table.add_row(Text(Path(row.repro).name), *cells, Text(row.introduced_in or "–"), Text(row.fixed_in or "–"))
+    return table
+
+
+def compare_notes(result: CompareResult) -> list[str]:
+    """Why cells say neither bug nor clean, each reason once."""
+    notes = (
+        f"{cell.target}: {cell.state}: {_line(cell.detail)}"
+        for row in result.rows
+        for cell in row.cells
+        if cell.state in UNCLEAR
+    )
+    return list(dict.fromkeys(notes))
+
+
+def doctor_table(report: doctor.Report) -> Table:
+    table = _table("", "", "")
+    for what, state, detail in doctor.to_table_rows(report):
+        table.add_row(Text(what), Text(state, STYLES.get(state, "")), Text(_line(detail)))
+    return table
+
+
+def _state(cell: Cell) -> Text:
+    return Text().append(cell.state, STYLES.get(cell.state, ""))
+
+
+def _shows(cell: Cell) -> Text:
+    return Text(f"{cell.k}/{cell.n}" if cell.n else "–")
+
+
+def _table(*columns: str) -> Table:
+    """No box: a narrow terminal keeps its columns for words."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _short(text: str) -> str:
+    line = _line(text)
+    return line if len(line) <= TITLE_COLUMNS else line[: TITLE_COLUMNS - 1] + "…"

@@ -1,0 +1,157 @@
+"""The progress of a campaign for people: a display that redraws itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fuzz.finding import Verdict
+from fuzz.order import CampaignOptions, CampaignResult
+from fuzz.process import Ready
+from fuzz.record import Record
+
+PLAIN_SECONDS = 10  # between two lines in a log: six a minute tell that it lives and do not drown the rest
+PHASE_SECONDS = 1  # what is over sooner needs no line
+PLAIN_COLUMNS = 160  # of a table that goes to a file or a pipe, where no terminal says how wide it is
+BAR_COLUMNS = 40
+
+STYLES = {
+    "ok": "green",
+    "clean": "green",
+    "fixed": "green",
+    "can be built": "green",
+    "real": "green",
+    "bug": "bold red",
+    "other": "red",
+    "cannot be built": "red",
+    "absent": "red",
+    "stood in": "yellow",
+    "stub_gap": "yellow",
+    "infra": "yellow",
+    "unsupported": "dim",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes no text for markup."""
+    made = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not made.is_terminal:
+        made.width = PLAIN_COLUMNS
+    return made
+
+
+class Display:
+    """A campaign's Progress, and what other long work says of itself (``phase``). Use it as a context: the terminal is given back whatever happens."""
+
+    def __init__(self, to: Console) -> None:
+        self._console = to
+        self._options: CampaignOptions | None = None
+        self._phase = ""
+        self._later: threading.Timer | None = None
+        self._started = self._said = time.monotonic()
+        self._programs = self._steps = self._new = 0
+        self._verdicts: Counter[str] = Counter()
+        # Last: it renders at once.
+        self._live = Live(console=to, get_renderable=self._render, transient=True) if to.is_terminal else None
+
+    def __enter__(self) -> Display:  # noqa: PYI034 - typing.Self came with Python 3.11
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.phase("")
+        if self._live:
+            self._live.stop()
+
+    def phase(self, text: str) -> None:
+        """Show what takes its time now; a log gets a line only if it does take time. Empty: it is over."""
+        self._phase = text
+        if self._live:
+            return
+        if self._later:
+            self._later.cancel()
+        if text:
+            self._later = threading.Timer(PHASE_SECONDS, self._say, [text])
+            self._later.daemon = True
+            self._later.start()
+
+    def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None:
+        self._options = options
+        self.phase("")
+        self._started = self._said = time.monotonic()
+        about = f"SGLang {ready.sglang_version}, {options.runner} runner, {', '.join(pairs)}"
+        self._say(f"{about} (imported in {ready.import_seconds:.0f} s)")
+
+    def program_done(self, record: Record) -> None:
+        self._programs += 1
+        self._steps += sum(count for _, _, count in record.steps)
+        self._verdicts[record.verdict] += 1
+        if not self._live and time.monotonic() - self._said >= PLAIN_SECONDS:
+            self._said = time.monotonic()
+            self._say(f"{self._seconds:.0f} s: {self._rates()}; {self._counts()}")
+
+    def finding(self, finding: dict[str, Any]) -> None:
+        self.phase("")
+        is_new = is_new_bug(finding)
+        self._new += is_new
+        label = "new bug" if is_new else f"known {finding['verdict']}" if finding["known"] else finding["verdict"]
+        style = STYLES.get(finding["verdict"], "") if not finding["known"] else "dim"
+        title = " ".join(finding["title"].split())
+        where = f"({finding['pair']}, {finding['mode']}, after {finding['first_seconds']:.0f} s)"
+        self._console.print(Text(label, style), Text(f"{title} {where}"), soft_wrap=True)
+
+    def finished(self, result: CampaignResult) -> None:
+        self.phase("")
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _rates(self) -> str:
+        seconds = max(self._seconds, 0.001)
+        return (
+            f"{self._programs:,} programs ({self._programs / seconds:.1f}/s), "
+            f"{self._steps:,} steps ({self._steps / seconds:.1f}/s)"
+        )
+
+    def _counts(self) -> str:
+        counts = ", ".join(f"{self._verdicts[v.value]:,} {v.value}" for v in Verdict if self._verdicts[v.value])
+        return f"{counts}; {self._new} new" if counts else "no program has ended yet"
+
+    def _render(self) -> RenderableType:
+        if self._options is None:
+            return Text(self._phase, "dim")
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(self._budget(), Text(self._rates()))
+        counts = [
+            Text(f"{self._verdicts[v.value]:,} {v.value}", STYLES[v.value]) for v in Verdict if self._verdicts[v.value]
+        ]
+        return Group(grid, Text("  ").join([*counts, Text(f"{self._new} new")]), Text(self._phase, "dim"))
+
+    def _budget(self) -> RenderableType:
+        """How much of the budget is spent: of the seconds or the programs, whichever will end the campaign first."""
+        assert self._options is not None
+        parts = [(self._seconds, self._options.seconds, "s"), (self._programs, self._options.programs, "programs")]
+        done, total, unit = max(((d, t, u) for d, t, u in parts if t), key=lambda part: part[0] / part[1])
+        bar = ProgressBar(total=total, completed=min(done, total), width=BAR_COLUMNS)
+        row = Table.grid(padding=(0, 1))
+        row.add_row(bar, Text(f"{min(done, total):,.0f} of {total:,.0f} {unit}"))
+        return row
+
+
+def is_new_bug(finding: dict[str, Any]) -> bool:
+    """Whether a line of findings.jsonl is what makes a campaign exit 1."""
+    return finding["verdict"] == Verdict.BUG.value and not finding["known"]

@@ -1,0 +1,433 @@
+"""The command line: what each verb hands on, prints and exits with; a user's mistake is one line and status 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz import verbs
+from fuzz.__main__ import main
+from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, Progress, run_campaign
+from fuzz.comparison import Cell, CompareResult, Row
+from fuzz.doctor import Backend, Part, Report
+from fuzz.finding import Finding, Signature, Verdict
+from fuzz.process import WorkerError
+from fuzz.program import Decode, Extend, Program, ProgramError
+from fuzz.program import Row as ExtendRow
+from fuzz.revisions import ReplayResult, Rig
+from fuzz.store import StoreError
+from fuzz.targets import TargetError
+from stubs.world import World
+from tests.fuzz.conftest import FAKE_EXECUTOR, MakeTarget
+from tests.reports.sample import FINDING
+
+PROGRAM = Program(World(), (Extend((ExtendRow(0, 3),)), Decode((0,))))
+RESULT = CampaignResult(
+    findings=[{**FINDING, "known": False}],
+    programs=12,
+    steps=34,
+    exit_code=1,
+    out=Path("out"),
+    scripts=(Path("repros/a b.py"),),
+    interrupted=False,
+    reason="",
+)
+
+
+class Campaign:
+    """Stands in for run_campaign; remembers its options."""
+
+    def __init__(self, result: CampaignResult) -> None:
+        self.result = result
+        self.options: CampaignOptions | None = None
+
+    def __call__(self, options: CampaignOptions, progress: Progress) -> CampaignResult:
+        self.options = options
+        options.out.mkdir(parents=True)
+        return replace(self.result, out=options.out)
+
+
+@pytest.fixture
+def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Campaign:
+    made = Campaign(RESULT)
+    monkeypatch.setattr(verbs, "run_campaign", made)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A saved program file."""
+    path = tmp_path / "saved.jsonl"
+    path.write_text(PROGRAM.text)
+    return path
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on stderr of a verb that must exit 2."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("seamripper: ")
+    return err.removeprefix("seamripper: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["frob"], "No such command 'frob'; see seamripper --help"),
+        (["run", "surplus"], "Got unexpected extra argument (surplus); see seamripper run --help"),
+        (
+            ["run", "--seconds", "0"],
+            "Invalid value for '--seconds': 0.0 is not in the range x>0; see seamripper run --help",
+        ),
+        (
+            ["run", "--programs", "-1"],
+            "Invalid value for '--programs': -1 is not in the range x>=1; see seamripper run --help",
+        ),
+        (
+            ["run", "--pair", "triton:fa3", "triton"],
+            (
+                "Invalid value for '--pair': 'triton'; expected two backend names, PREFILL:DECODE, "
+                "such as triton:torch_native; see seamripper run --help"
+            ),
+        ),
+        (
+            ["run", "--runner", "toy"],
+            "Invalid value for '--runner': 'toy' is not one of 'fake', 'real'; see seamripper run --help",
+        ),
+        (
+            ["run", "--python", "/absent/python"],
+            (
+                "Invalid value for '--python': '/absent/python' is no program that can be run; "
+                "expected a Python interpreter; see seamripper run --help"
+            ),
+        ),
+        (
+            ["replay", "/absent.py"],
+            "Invalid value for 'PATH...': Path '/absent.py' does not exist; see seamripper replay --help",
+        ),
+        (
+            ["shrink", "/absent.py"],
+            "Invalid value for 'PATH': File '/absent.py' does not exist; see seamripper shrink --help",
+        ),
+        (["compare", "/"], "Missing option '--targets'; see seamripper compare --help"),
+        (
+            ["report", "/absent"],
+            "Invalid value for 'DIR': Directory '/absent' does not exist; see seamripper report --help",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], line: str) -> None:
+    assert mistake(capsys, *arguments) == line
+
+
+@pytest.mark.parametrize("verb", [["run", "--seconds", "5"], ["doctor"], ["audit"]])
+def test_a_bad_target_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "target 'frob' is not understood; expected installed, pypi:VERSION, path:DIR or git:DIR@REV"
+    assert mistake(capsys, *verb, "--target", "frob") == line
+
+
+def test_a_bad_release_is_one_line(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    line = "target 'pypi:latest': 'latest' is no version; expected something like 0.5.16"
+    assert mistake(capsys, "replay", str(saved), "--target", "pypi:latest") == line
+
+
+def test_a_twin_is_refused_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "triton:triton" in mistake(capsys, "run", "--pair", "triton:triton")
+
+
+def test_a_bad_program_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    assert mistake(capsys, "replay", str(bad)).startswith(f"{bad}: line 1: ")
+
+
+def test_a_folder_without_scripts_is_no_clean_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = f"no repro scripts in {tmp_path}; expected *.py files that `run` saved"
+    assert mistake(capsys, "replay", str(tmp_path)) == line
+
+
+def test_a_message_of_several_lines_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(options: CampaignOptions, progress: Progress) -> CampaignResult:
+        raise CampaignError("first\n\tsecond.")
+
+    monkeypatch.setattr(verbs, "run_campaign", refuse)
+    assert mistake(capsys, "run") == "first second"
+
+
+@pytest.mark.parametrize(
+    ("error", "verb", "status"),
+    [
+        (StoreError("full"), "run", 3),
+        (WorkerError("dead"), "run", 3),
+        (PermissionError(13, "Permission denied", "/x"), "run", 3),
+        (KeyboardInterrupt(), "run", 130),
+        (WorkerError("dead"), "replay", 125),
+        (RuntimeError("ours"), "replay", 125),
+        (RuntimeError("ours"), "run", 3),
+        (TargetError("no such release"), "replay", 2),
+        (ProgramError("line 1"), "replay", 2),
+    ],
+)
+def test_exit_status_of_errors(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, error: BaseException, verb: str, status: int
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(verbs, "run_campaign", fail)
+    monkeypatch.setattr(verbs.revisions, "replay_all", fail)
+    assert main([verb, str(saved)] if verb == "replay" else [verb]) == status
+
+
+def test_our_own_fault_asks_to_be_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(verbs, "run_campaign", fail)
+    main(["run"])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-2:] == [
+        "RuntimeError: ours",
+        "seamripper: this is a fault of seamripper itself; please report it with the lines above",
+    ]
+
+
+def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    listed = [line.split()[0] for line in out[out.index("Commands:") :].splitlines()[1:] if line]
+    assert listed == ["audit", "compare", "doctor", "replay", "report", "run", "shrink"]
+
+
+def test_run_hands_its_options_on(campaign: Campaign) -> None:
+    line = "run --target path:/x --pair a:b c:d --runner real --programs 9 --workers 2 --seed 5 --no-shrink --twins"
+    assert main([*line.split(), "--known", "k", "--repros", "r", "--out", "o"]) == 1
+    assert campaign.options == CampaignOptions(
+        target="path:/x",
+        repros=Path("r"),
+        out=Path("o"),
+        python=sys.executable,
+        pairs=("a:b", "c:d"),
+        runner="real",
+        programs=9,
+        workers=2,
+        seed=5,
+        known=Path("k"),
+        twins=True,
+        shrink=False,
+    )
+
+
+def test_run_without_a_budget_takes_a_minute(campaign: Campaign) -> None:
+    main(["run"])
+    assert campaign.options is not None
+    assert (campaign.options.seconds, campaign.options.programs) == (60.0, None)
+
+
+def test_run_with_programs_alone_has_no_time_limit(campaign: Campaign) -> None:
+    main(["run", "--programs", "3"])
+    assert campaign.options is not None
+    assert campaign.options.seconds is None
+
+
+@pytest.mark.parametrize("status", [0, 1, 3])
+def test_run_exits_as_the_campaign_says(campaign: Campaign, status: int) -> None:
+    campaign.result = replace(RESULT, exit_code=status)
+    assert main(["run"]) == status
+
+
+def test_run_says_what_is_new_and_how_to_replay(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "--target", "pypi:0.5.16", "--out", "o"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 new finding in 12 programs, 34 steps"
+    assert lines[2].split()[:3] == ["new", "Wrapper", "lacks"]
+    assert lines[-2:] == ["replay: seamripper replay 'repros/a b.py' --target pypi:0.5.16", "report: o/report.html"]
+
+
+def test_run_says_that_it_was_interrupted(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    campaign.result = replace(RESULT, findings=[], scripts=(), exit_code=0, interrupted=True)
+    assert main(["run"]) == 0
+    assert capsys.readouterr().out.startswith("nothing new in 12 programs, 34 steps (interrupted)\n")
+
+
+def test_run_says_why_it_could_not(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    campaign.result = replace(RESULT, findings=[], scripts=(), programs=0, steps=0, exit_code=3, reason="no pair")
+    assert main(["run"]) == 3
+    assert capsys.readouterr().out.startswith("nothing new in 0 programs, 0 steps: no pair\n")
+
+
+def test_run_json_is_all_that_stdout_holds(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--json", "--out", "o"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["exit_code"], answer["new"], answer["programs"], answer["scripts"]) == (1, 1, 12, ["repros/a b.py"])
+    assert answer["reports"][-1] == "o/junit.xml"
+
+
+def test_run_writes_the_command_down(campaign: Campaign) -> None:
+    main(["run", "--target", "pypi:0.5.16", "--out", "o"])
+    assert json.loads(Path("o/run.json").read_text())["command"] == "seamripper run --target pypi:0.5.16 --out o"
+
+
+def test_run_from_end_to_end(
+    make_target: MakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
+        return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
+
+    monkeypatch.setattr(verbs, "run_campaign", with_fake_executor)
+    monkeypatch.chdir(tmp_path)
+    target = f"path:{make_target()}"
+    assert main(["run", "--target", target, "--programs", "20", "--out", "o"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("nothing new in 20 programs, ")
+    assert "SGLang 9.1, fake runner, triton:torch_native" in err
+    assert Path("o/summary.md").read_text().startswith("# Nothing new: ")
+
+
+def replayed(path: Path, state: str) -> ReplayResult:
+    finding = Finding(Verdict.BUG, Signature("contract", "E", "A.b"), "A lacks b", "", 1, "decode")
+    k = 3 if state == "bug" else 0
+    return ReplayResult(path, Cell(str(path), "pypi:1", state, k, 3, "why"), "contract/E/A.b", finding if k else None)
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [
+        (["clean"], 0),
+        (["bug"], 1),
+        (["infra"], 125),
+        (["stub_gap"], 125),
+        (["unsupported"], 125),
+        (["clean", "infra"], 125),
+        (["infra", "bug", "clean"], 1),
+    ],
+)
+def test_replay_exits_by_the_worst(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, states: list[str], status: int
+) -> None:
+    for number, _ in enumerate(states):
+        (tmp_path / f"{number}.py").touch()
+    monkeypatch.setattr(
+        verbs.revisions, "replay_all", lambda paths, *rest: [replayed(p, states[int(p.stem)]) for p in paths]
+    )
+    assert main(["replay", str(tmp_path)]) == status
+
+
+def test_replay_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, saved: Path) -> None:
+    seen: list[Any] = []
+
+    def replay_all(paths: list[Path], target: str | None, times: int, rig: Rig, tell: object) -> list[ReplayResult]:
+        seen.extend([paths, target, times, rig])
+        return [replayed(paths[0], "clean")]
+
+    monkeypatch.setattr(verbs.revisions, "replay_all", replay_all)
+    main(["replay", str(saved), "--target", "pypi:1", "--times", "7"])
+    assert seen == [[saved], "pypi:1", 7, Rig(sys.executable)]
+
+
+def test_replay_json(monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(verbs.revisions, "replay_all", lambda paths, *rest: [replayed(paths[0], "bug")])
+    assert main(["replay", str(saved), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["exit_code"] == 1
+    assert answer["repros"][0]["finding"]["title"] == "A lacks b"
+
+
+COMPARED = CompareResult(
+    ("pypi:1", "pypi:2"),
+    (
+        Row(
+            "repros/a.py",
+            "contract/E/A.b",
+            (Cell("repros/a.py", "pypi:1", "bug", 3, 3), Cell("repros/a.py", "pypi:2", "fixed", 0, 3)),
+        ),
+        Row(
+            "repros/b.py",
+            "contract/E/B.b",
+            (Cell("repros/b.py", "pypi:1", "clean", 0, 3), Cell("repros/b.py", "pypi:2", "infra", 0, 0, "no import")),
+        ),
+    ),
+)
+
+
+def test_compare_prints_the_table_and_the_reasons(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(verbs.revisions, "compare", lambda *given: seen.extend(given) or COMPARED)
+    assert main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--times", "2"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["repro", "pypi:1", "pypi:2", "introduced", "in", "fixed", "in"],
+        ["a.py", "bug", "3/3", "fixed", "0/3", "–", "pypi:2"],
+        ["b.py", "clean", "0/3", "infra", "0/0", "–", "–"],
+        ["pypi:2:", "infra:", "no", "import"],
+    ]
+    assert seen[:5] == [(saved,), ("pypi:1", "pypi:2"), 2, Rig(sys.executable), 1]
+
+
+def test_compare_writes_its_table(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verbs.revisions, "compare", lambda *given: COMPARED)
+    out = tmp_path / "o"
+    main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--out", str(out), "--json"])
+    assert json.loads(capsys.readouterr().out)["rows"][0]["fixed_in"] == "pypi:2"
+    assert (out / "compare.csv").read_text().splitlines()[1] == "repros/a.py,bug 3/3,fixed 0/3,pypi:2"
+
+
+SURVEY = Report(
+    target="installed",
+    python="python",
+    versions={"sglang": "9.1"},
+    parts=(Part("sgl_kernel", "stood in", "not installed"),),
+    backends=(Backend("triton", ""), Backend("fa3", "no kernel")),
+    error="",
+    seconds=1.0,
+)
+
+
+@pytest.mark.parametrize(("survey", "status"), [(SURVEY, 0), (replace(SURVEY, error="no sglang"), 3)])
+def test_doctor_exits_by_what_can_run(monkeypatch: pytest.MonkeyPatch, survey: Report, status: int) -> None:
+    monkeypatch.setattr(verbs, "diagnose", lambda target, python: survey)
+    assert main(["doctor"]) == status
+
+
+def test_doctor_lists_what_is_stood_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(verbs, "diagnose", lambda target, python: SURVEY)
+    main(["doctor"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["sgl_kernel", "stood", "in", "not", "installed"] in rows
+    assert ["backend", "fa3", "cannot", "be", "built", "no", "kernel"] in rows
+
+
+def test_report_writes_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 0
+    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+    assert names == ["summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml"]
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    command = f"{sys.executable} -m fuzz run --help | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["torch", "pandas", "sglang", "matplotlib"])
+def test_the_command_line_starts_without(module: str) -> None:
+    code = f"import sys, fuzz.__main__; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
