@@ -74,6 +74,7 @@ _PACKAGES = (
     _Package("cuda", cutlass.OFFERS, cutlass.module, cutlass.CUDA_MODULES),
     _Package("sgl_kernel", sgl_kernel.OFFERS, sgl_kernel.module),
 )
+NAMES = tuple(package.name for package in _PACKAGES)
 
 
 def _answer_for_gpu() -> None:

@@ -32,10 +32,7 @@ class _Shell(UnwrittenModule):
         source = _WRITTEN.get(self.__name__, {}).get(name)
         if source is None:
             return super().__getattr__(name)
-        try:
-            value = getattr(import_module(source), name)
-        except ModuleNotFoundError:
-            return super().__getattr__(name)
+        value = getattr(import_module(source), name)
         setattr(self, name, value)
         return value
 
