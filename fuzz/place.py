@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -29,9 +30,9 @@ class Frame(Protocol):
 
 
 def innermost(frames: Sequence[Frame]) -> str:
-    """``Class.function`` of the last frame (outermost first) whose file lies in a ``sglang`` folder; "" if none does."""
+    """``Class.function`` of the last frame (outermost first) whose file is of the package ``sglang``; "" if none is."""
     for frame in reversed(frames):
-        if "sglang" in Path(frame.filename).parts[:-1]:
+        if is_sglang(frame.filename):
             return qualified(frame.filename, frame.lineno or 0) or frame.name
     return ""
 
@@ -42,13 +43,21 @@ def innermost_in_dump(dump: str) -> str:
     threads = re.split(r"^Thread .*$", dump[current[-1].end() :] if current else dump, flags=re.MULTILINE)
     for thread in threads:
         for match in _DUMP_FRAME.finditer(thread):
-            if "sglang" in Path(match["filename"]).parts[:-1]:
+            if is_sglang(match["filename"]):
                 return qualified(match["filename"], int(match["lineno"])) or match["name"]
         if current:
             break
     return ""
 
 
+@lru_cache(maxsize=4096)
+def is_sglang(filename: str) -> bool:
+    """Whether a file is of the package; a checkout or an environment in a folder of that name does not make it so."""
+    folders = [folder for folder in Path(filename).parents if folder.name == "sglang"]
+    return any((folder / "__init__.py").is_file() for folder in folders)
+
+
+@lru_cache(maxsize=4096)  # the same few lines fail again and again, and parsing a module takes some 100 ms
 def qualified(filename: str, lineno: int) -> str:
     """The classes and functions around a line of a source file, joined by dots; "" where they cannot be told."""
     path = Path(filename)
