@@ -56,7 +56,11 @@ class Limits:
             if prefill == decode and not self.twins:
                 raise LimitsError(f"pair {pair!r} has two equal names, which SGLang never assembles; allow twins")
             if not page_sizes_for(pair, self.page_sizes):
-                raise LimitsError(f"no page size serves both halves of {pair!r}; expected one of {PAGE_SIZES} at least")
+                takes = (
+                    f"{name} takes {', '.join(map(str, self.page_sizes.get(name, PAGE_SIZES)))}"
+                    for name in (prefill, decode)
+                )
+                raise LimitsError(f"no page size serves both halves of {pair!r}: {'; '.join(takes)}")
         if not 1 <= self.ops_min <= self.ops_max:
             raise LimitsError(f"ops are {self.ops_min}..{self.ops_max}; expected 1 <= ops_min <= ops_max")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from fuzz.edit import (
@@ -80,7 +81,7 @@ def join_chunks(program: Program) -> Iterator[Program]:
 
 def join_extends(program: Program) -> Iterator[Program]:
     """Two extends, one right after the other, in one batch."""
-    for index, (op, following) in enumerate(zip(program.ops, program.ops[1:], strict=False)):
+    for index, (op, following) in enumerate(pairwise(program.ops)):
         if isinstance(op, Extend) and isinstance(following, Extend):
             joined = Extend(op.rows + following.rows)
             yield program.with_ops((*program.ops[:index], joined, *program.ops[index + 2 :]))
