@@ -9,26 +9,12 @@ from typing import Any
 
 import torch
 
-from stubs import sglang_model
+from stubs import sglang, sglang_model
+from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
 from stubs.world import World
 
 WEIGHT_SEED = 0  # any fixed number: weights are a part of the world, data comes from the program's seed
-
-
-@dataclass(frozen=True, slots=True)
-class Tap:
-    """What one attention layer of the model was given and gave in one forward.
-
-    ``q`` [T, num_heads * head_dim], ``k``, ``v`` [T, num_kv_heads * head_dim] after the rotary embedding,
-    ``out`` [T, num_heads * head_dim]; all copies, in the world's dtype.
-    """
-
-    layer_index: int
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    out: torch.Tensor
 
 
 @dataclass(slots=True)
@@ -64,9 +50,13 @@ class RealRunner:
         self.taps.clear()
         with torch.no_grad():
             result = self.model_runner.forward(forward_batch)
-        if isinstance(result, tuple):  # 0.5.11 gives (logits_output, can_run_graph) on some paths
+        if isinstance(result, tuple):  # 0.5.11 and 0.5.12 idle: (logits_output, can_run_graph)
             return result[0]
         return getattr(result, "logits_output", result)
+
+    def rebuild_backend(self) -> Any:
+        """A fresh wrapper over the same pools, assembled by SGLang's own code; the runner keeps the one it has."""
+        return sglang_model.make_attn_backend(self.model_runner)
 
     def close(self) -> None:
         """Detach the taps and drop what SGLang keeps for the whole process. The runner cannot be used afterwards."""
@@ -88,47 +78,16 @@ def build_real_runner(world: World) -> RealRunner:
     with tempfile.TemporaryDirectory(prefix="seamripper-model-") as name:
         folder = Path(name)
         target = str(write_tiny_model(world, folder))
-        server_args = sglang_model.make_server_args(server_settings(world, folder))
-        model_config = sglang_model.make_model_config(server_args, target, is_draft=False)
-        sglang_model.start_process(server_args, model_config)
-        model_runner = sglang_model.make_model_runner(server_args, model_config)
+        draft = str(write_tiny_draft(world, folder)) if world.is_speculative else ""
+        args = sglang.server_args(world, target, draft)
+        config = sglang.model_config(args, target)
+        sglang_model.start_process(args, config)
+        model_runner = sglang_model.make_model_runner(args, config)
     reweight(model_runner.model, WEIGHT_SEED)
-    layers = [m for m in model_runner.model.modules() if isinstance(m, sglang_model.radix_attention_class())]
-    runner = RealRunner(world, server_args, model_config, model_runner, layers)
+    sglang_model.skip_empty_rotary(model_runner.model)
+    runner = RealRunner(world, args, config, model_runner, sglang_model.attention_layers(model_runner.model))
     _attach_taps(runner)
     return runner
-
-
-def server_settings(world: World, folder: Path) -> dict[str, Any]:
-    """ServerArgs' keyword arguments for ``world``, whose models lie under ``folder``."""
-    target = str(folder / "target")
-    settings: dict[str, Any] = {
-        "model_path": target,
-        "tokenizer_path": target,
-        "skip_tokenizer_init": True,
-        "load_format": "dummy",
-        "device": world.device,
-        "dtype": world.dtype,
-        "prefill_attention_backend": world.prefill,
-        "decode_attention_backend": world.decode,
-        "page_size": world.page_size,
-        "context_length": world.context_len,
-        "max_running_requests": world.max_running_requests,
-        "max_total_tokens": world.max_total_tokens,
-        "mem_fraction_static": sglang_model.MEM_FRACTION,
-        "disable_cuda_graph": True,
-        "disable_overlap_schedule": not world.overlap,
-    }
-    if world.is_speculative:
-        settings |= {
-            "speculative_algorithm": world.spec_algorithm,
-            "speculative_draft_model_path": str(write_tiny_draft(world, folder)),
-            "speculative_attention_mode": world.spec_mode,
-            "speculative_num_steps": world.spec_steps,
-            "speculative_eagle_topk": world.spec_topk,
-            "speculative_num_draft_tokens": world.spec_draft_tokens,
-        }
-    return settings
 
 
 def reweight(model: torch.nn.Module, seed: int) -> None:
@@ -149,8 +108,8 @@ def reweight(model: torch.nn.Module, seed: int) -> None:
 def _attach_taps(runner: RealRunner) -> None:
     for index, layer in enumerate(runner.radix_layers):
 
-        def record(_module: Any, args: tuple[Any, ...], out: Any, index: int = index) -> None:
-            q, k, v = (tensor.detach().clone() for tensor in args[:3])
+        def record(_module: Any, inputs: tuple[Any, ...], out: Any, index: int = index) -> None:
+            q, k, v = (tensor.detach().clone() for tensor in inputs[:3])
             runner.taps.append(Tap(index, q, k, v, out.detach().clone()))
 
         runner.hooks.append(layer.register_forward_hook(record))

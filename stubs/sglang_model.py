@@ -1,104 +1,121 @@
-"""Starts SGLang's own ModelRunner on any supported release; one of the files that name SGLang module paths."""
+"""Starts SGLang's own ModelRunner on any supported release; the third of the files that name SGLang module paths."""
 
 from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from stubs import sglang
 from stubs.refusal import Refused
 
-# How SGLang says no to settings it was given. AttributeError, KeyError and TypeError are never a refusal.
-REFUSALS = (AssertionError, ValueError, NotImplementedError, ImportError)
-# The modules whose innermost frame makes an error during the start of attention backends a refusal.
-REFUSING_MODULES = ("attention_registry", "attention_backend_setup")
-GPU_ID = 0
+# How SGLang says no while it picks attention backends; an AttributeError or a TypeError is never a refusal.
+REFUSALS = (AssertionError, ValueError, NotImplementedError)
+# The files whose innermost frame makes such an error a refusal rather than a fault.
+REFUSING_FILES = ("attention_registry.py", "attention_backend_setup.py")
 # Never dialled: torch.distributed runs over an in-process store. SGLang only wants a number.
 UNUSED_PORT = 1
-# Share of memory for the KV pool; the pool is sized by max_total_tokens, so this only has to be a valid share.
+# Valid share of memory; the pool's size comes from max_total_tokens.
 MEM_FRACTION = 0.3
+# What SGLang keeps on a runner for its attention backends, by release.
+BACKEND_FIELDS = ("attn_backend", "decode_attn_backend", "decode_attn_backend_group")
 
 
-def make_server_args(settings: Mapping[str, Any]) -> Any:
-    """SGLang's ServerArgs, resolved. Raises Refused with SGLang's message where it rejects ``settings``."""
-    server_args = import_module("sglang.srt.server_args").ServerArgs
-    return _refusing(lambda: server_args(**settings))
+def start_process(args: Any, config: Any) -> None:
+    """Make ``args`` this process's configuration, as a scheduler process does at its start.
 
-
-def make_model_config(server_args: Any, model_path: str, *, is_draft: bool) -> Any:
-    """SGLang's ModelConfig of the model at ``model_path``."""
-    model_config = import_module("sglang.srt.configs.model_config").ModelConfig
-    return _refusing(lambda: model_config.from_server_args(server_args, model_path=model_path, is_draft_model=is_draft))
-
-
-def start_process(server_args: Any, model_config: Any) -> None:
-    """Make ``server_args`` this process's configuration, as a scheduler process does at its start.
-
-    May be called again for another configuration: what the one before left is stopped first.
+    May be called again for other arguments: what the ones before left is stopped first.
     """
     stop_process()
-    _publish(server_args)
+    publish = sglang.find("sglang.srt.runtime_context:publish")
+    if publish is not None:
+        ranks = sglang.find("sglang.srt.runtime_context:SpawnRanks")
+        publish(args, role="scheduler", **({} if ranks is None else {"ranks": ranks(world_rank=0, gpu_id=0)}))
+    else:
+        sglang.load("sglang.srt.server_args").set_global_server_args_for_scheduler(args)
     _init_torch_distributed()
-    bootstrap = _optional("sglang.srt.distributed.bootstrap")
-    if bootstrap is not None and hasattr(bootstrap, "init_parallel_runtime"):
-        bootstrap.init_parallel_runtime(server_args=server_args, device=server_args.device, dist_port=UNUSED_PORT)
-        bootstrap.init_layer_runtime(model_config=model_config)
+    start_groups = sglang.find("sglang.srt.distributed.bootstrap:init_parallel_runtime")
+    if start_groups is not None:  # from 0.5.21 on; before, the runner does this itself
+        start_groups(server_args=args, device=args.device, dist_port=UNUSED_PORT)
+        sglang.load("sglang.srt.distributed.bootstrap").init_layer_runtime(model_config=config)
 
 
 def stop_process() -> None:
     """Drop the process-wide configuration and parallel groups; harmless when there are none."""
-    parallel = import_module("sglang.srt.distributed.parallel_state")
-    parallel.destroy_model_parallel()
-    context = _optional("sglang.srt.runtime_context")
-    if context is not None and hasattr(context, "reset_context"):
-        context.reset_context()
+    sglang.load("sglang.srt.distributed.parallel_state").destroy_model_parallel()
+    reset = sglang.find("sglang.srt.runtime_context:reset_context")
+    if reset is not None:
+        reset()
 
 
-def make_model_runner(server_args: Any, model_config: Any, **given: Any) -> Any:
+def make_model_runner(args: Any, config: Any, **given: Any) -> Any:
     """A started ModelRunner: weights loaded, pools allocated, attention backends built by SGLang.
 
     ``given`` are further arguments of ModelRunner's constructor (``is_draft_worker`` and the shared pools).
+    Raises Refused where SGLang turns the backends down; other errors propagate.
     """
-    runner_class = import_module("sglang.srt.model_executor.model_runner").ModelRunner
-    accepted = inspect.signature(runner_class.__init__).parameters
-    values = {
-        "model_config": model_config,
+    if hasattr(args, "disable_piecewise_cuda_graph"):
+        # 0.5.11 to 0.5.13 capture this graph on a CPU too, and torch.cpu has no graph_pool_handle.
+        args.disable_piecewise_cuda_graph = True
+    cls = sglang.load("sglang.srt.model_executor.model_runner").ModelRunner
+    parameters = inspect.signature(cls.__init__).parameters
+    values: dict[str, Any] = {
+        "model_config": config,
         "mem_fraction_static": MEM_FRACTION,
-        "gpu_id": GPU_ID,
+        "gpu_id": 0,
         "nccl_port": UNUSED_PORT,
-        "server_args": server_args,
-        **_single_process(accepted),
+        "server_args": args,
+        # One process: rank 0 of 1 in every parallel dimension. Until 0.5.15 each is an argument, until 0.5.20 a record.
+        **{name: 0 for name in parameters if name.endswith("_rank")},
+        **{name: 1 for name in parameters if name.endswith("_size")},
+        **sglang.accepted(cls.__init__, ps=sglang.one_rank_parallel_state()),
         **given,
     }
-    if "ps" in accepted:
-        values["ps"] = _parallel_state()
-    runner = _starting(lambda: runner_class(**values))
-    if hasattr(runner, "alloc_memory_pool"):  # until 0.5.13 the constructor did all of this
+    runner = _starting(lambda: cls(**values))
+    if hasattr(runner, "alloc_memory_pool"):  # until 0.5.13 the constructor does all of this
         runner.alloc_memory_pool()
         _starting(runner.init_attention_backends)
         runner.init_cuda_graphs()
     return runner
 
 
-def radix_attention_class() -> type:
-    return import_module("sglang.srt.layers.radix_attention").RadixAttention
+def make_attn_backend(runner: Any) -> Any:
+    """A fresh attention backend over the runner's pools, assembled by the runner's own method; the runner keeps its."""
+    kept = {name: getattr(runner, name) for name in BACKEND_FIELDS if hasattr(runner, name)}
+    try:
+        (getattr(runner, "init_attention_backends", None) or runner.init_attention_backend)()
+        return runner.attn_backend
+    finally:
+        for name, value in kept.items():
+            setattr(runner, name, value)
 
 
-def _publish(server_args: Any) -> None:
-    context = _optional("sglang.srt.runtime_context")
-    if context is not None and hasattr(context, "publish"):
-        ranks = getattr(context, "SpawnRanks", None)
-        extra = {} if ranks is None else {"ranks": ranks(world_rank=0, gpu_id=GPU_ID)}
-        context.publish(server_args, role="scheduler", **extra)
-        return
-    # Until 0.5.16 the runner publishes too, but modules read the arguments before it does.
-    import_module("sglang.srt.server_args").set_global_server_args_for_scheduler(server_args)
+def attention_layers(model: torch.nn.Module) -> list[Any]:
+    """The model's RadixAttention modules in layer order."""
+    cls = sglang.load("sglang.srt.layers.radix_attention").RadixAttention
+    return sorted((module for module in model.modules() if isinstance(module, cls)), key=lambda layer: layer.layer_id)
+
+
+def skip_empty_rotary(model: torch.nn.Module) -> None:
+    """Let a step without tokens through the rotary embedding: SGLang's CPU form of it cannot reshape 0 rows.
+
+    On a GPU another form runs, and a CPU rank is never idle, so that this is none of the faults sought.
+    """
+    for module in model.modules():
+        if hasattr(module, "cos_sin_cache"):
+            module.forward = _unless_empty(module.forward)
+
+
+def _unless_empty(rotate: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if positions.numel() == 0:
+            return query, key
+        return rotate(positions, query, key, *args, **kwargs)
+
+    return forward
 
 
 def _init_torch_distributed() -> None:
@@ -107,41 +124,12 @@ def _init_torch_distributed() -> None:
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
 
 
-def _parallel_state() -> Any:
-    state = import_module("sglang.srt.distributed.parallel_state_wrapper").ParallelState
-    names = inspect.signature(state).parameters
-    return state(**_single_process(names), **({"gpu_id": GPU_ID} if "gpu_id" in names else {}))
-
-
-def _single_process(names: Mapping[str, Any]) -> dict[str, int | None]:
-    """Ranks 0 of sizes 1 for every parallel dimension among ``names``; no data parallelism."""
-    values: dict[str, int | None] = {name: 0 for name in names if name.endswith("_rank")}
-    values.update({name: 1 for name in names if name.endswith("_size")})
-    return values
-
-
-def _optional(name: str) -> ModuleType | None:
-    return import_module(name) if find_spec(name) is not None else None
-
-
-def _refusing(make: Callable[[], Any]) -> Any:
-    try:
-        return make()
-    except REFUSALS as error:
-        raise Refused(_reason(error)) from error
-
-
 def _starting(make: Callable[[], Any]) -> Any:
     """Run ``make``; an error raised in the module that picks attention backends is a refusal, others propagate."""
     try:
         return make()
     except REFUSALS as error:
         innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-        if innermost.rsplit("/", 1)[-1].removesuffix(".py") in REFUSING_MODULES:
-            raise Refused(_reason(error)) from error
+        if innermost.endswith(REFUSING_FILES):
+            raise Refused(f"ModelRunner: {error}") from error
         raise
-
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text or f"{type(error).__name__} without a message"
