@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from fuzz.answers import COULD_NOT_RUN
 from fuzz.campaign import CampaignError
 from fuzz.generate import LimitsError
 from fuzz.process import WorkerError
@@ -16,7 +17,7 @@ from fuzz.program import ProgramError
 from fuzz.revisions import CANNOT_TELL
 from fuzz.store import StoreError
 from fuzz.targets import TargetError
-from fuzz.verbs import COULD_NOT_RUN, cli
+from fuzz.verbs import cli
 from stubs.world import WorldError
 
 # What a user can get wrong; anything else that is raised is a fault of ours.

@@ -16,6 +16,7 @@ from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
 from fuzz.revisions import ReplayResult
 
+COULD_NOT_RUN = 3
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
 TITLE_COLUMNS = 60  # the signature tells the rest
 
@@ -37,6 +38,8 @@ def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, 
 
 def campaign_headline(result: CampaignResult) -> str:
     """One line: what is new, out of how much, and why it ended early if it did."""
+    if result.exit_code == COULD_NOT_RUN:
+        return f"could not run: {result.reason}"
     new = sum(is_new_bug(finding) for finding in result.findings)
     found = {0: "nothing new", 1: "1 new finding"}.get(new, f"{new} new findings")
     line = f"{found} in {result.programs:,} programs, {result.steps:,} steps"

@@ -77,6 +77,7 @@ class Display:
         """Show what takes its time now; a log gets a line only if it does take time. Empty: it is over."""
         self._phase = text
         if self._live:
+            self._live.refresh()
             return
         if self._later:
             self._later.cancel()

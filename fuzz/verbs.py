@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from fuzz import answers, arguments, revisions
+from fuzz.answers import COULD_NOT_RUN
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
 from fuzz.display import Display, console
 from fuzz.doctor import diagnose
@@ -22,7 +23,6 @@ from fuzz.revisions import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
 from fuzz.store import write_whole
 from fuzz.targets import open_target
 
-COULD_NOT_RUN = 3
 SECONDS = 60.0  # of a campaign without a budget: enough for the import and a few hundred programs
 
 

@@ -268,7 +268,7 @@ def test_run_says_that_it_was_interrupted(campaign: Campaign, capsys: pytest.Cap
 def test_run_says_why_it_could_not(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     campaign.result = replace(RESULT, findings=[], scripts=(), programs=0, steps=0, exit_code=3, reason="no pair")
     assert main(["run"]) == 3
-    assert capsys.readouterr().out.startswith("nothing new in 0 programs, 0 steps: no pair\n")
+    assert capsys.readouterr().out.startswith("could not run: no pair\n")
 
 
 def test_run_json_is_all_that_stdout_holds(campaign: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
