@@ -1,0 +1,116 @@
+"""What each wrapper answers for each name read off it, and what the backends below it would have said."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from fuzz.audit.classes import Classes, Member
+from fuzz.audit.nesting import Nesting
+from fuzz.audit.reads import CALL, PLAIN, STORE, Read, Receiver
+from fuzz.audit.rows import BASE, MISSING, OWN, SHADOWED
+from fuzz.audit.source import walk
+
+TEMPLATES_MAX = 8  # base templates that call base templates that call hooks; three deep in the releases seen
+
+
+class Answers:
+    def __init__(self, classes: Classes, nesting: Nesting, reads: tuple[Read, ...]) -> None:
+        self.classes, self.nesting = classes, nesting
+        self.forwards: dict[str, list[Read]] = defaultdict(list)
+        self._on: dict[tuple[str, str], list[Read]] = defaultdict(list)
+        self._stamped: set[tuple[str, str]] = set()
+        for read in reads:
+            if read.inside and read.receiver.slots:
+                self.forwards[read.inside].append(read)
+            for wrapper in read.receiver.wrappers:
+                self._on[wrapper, read.name].append(read)
+        for wrapper in classes.wrappers:
+            self._add_template_hooks(wrapper)
+        self._find_stamps()
+
+    def names(self, wrapper: str) -> list[str]:
+        return sorted(n for w, n in self._on if w == wrapper and not n.startswith("__"))
+
+    def reads(self, wrapper: str, name: str) -> list[Read]:
+        return self._on.get((wrapper, name), [])
+
+    def _add_template_hooks(self, wrapper: str) -> None:
+        """An inherited base method that callers call reads its hooks off the wrapper."""
+        done: set[str] = set()
+        for _ in range(TEMPLATES_MAX):
+            fresh = [n for n in self.names(wrapper) if n not in done]
+            if not fresh:
+                return
+            for name in fresh:
+                done.add(name)
+                member = self.classes.lookup(wrapper, name)
+                if member is None or member.owner != self.classes[self.classes.base].name:
+                    continue
+                if member.function is not None and self._called(wrapper, name):
+                    for hook in self._hooks(wrapper, member):
+                        self._on[wrapper, hook.name].append(hook)
+
+    def _called(self, wrapper: str, name: str) -> bool:
+        return any(r.access in (CALL, PLAIN) for r in self.reads(wrapper, name))
+
+    def _hooks(self, wrapper: str, template: Member) -> list[Read]:
+        base = self.classes[self.classes.base]
+        called = {id(n.func) for n in walk(template.node) if isinstance(n, ast.Call)}
+        return [
+            Read(
+                node.attr,
+                CALL if id(node) in called else PLAIN,
+                Receiver(frozenset({wrapper})),
+                base.module.path,
+                f"{base.name}.{template.name}",
+            )
+            for node in walk(template.node)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        ]
+
+    def _find_stamps(self) -> None:
+        """Names that whoever builds the wrapper writes on it, and no leaf sets by itself: answered by the stamp."""
+        for (wrapper, name), reads in self._on.items():
+            if any(r.access == STORE for r in reads):
+                if not any(self.own(leaf, name) for leaf in self.classes.leaves):
+                    self._stamped.add((wrapper, name))
+
+    def own(self, key: str, name: str) -> Member | None:
+        """The class's member, unless it is what the base class would have answered anyway."""
+        member = self.classes.lookup(key, name)
+        if member is None or member.owner == self.classes[self.classes.base].name:
+            return None
+        default = self.default(name)
+        return None if default is not None and default.body == member.body else member
+
+    def default(self, name: str) -> Member | None:
+        return self.classes.lookup(self.classes.base, name)
+
+    def answer(self, wrapper: str, name: str) -> str:
+        if (wrapper, name) in self._stamped:
+            return OWN
+        member = self.classes.lookup(wrapper, name)
+        if member is None:
+            return OWN if self.classes.lookup(wrapper, "__getattr__") else MISSING
+        if member.owner != self.classes[self.classes.base].name:
+            return OWN
+        return SHADOWED if self.children(wrapper, name) else BASE
+
+    def children(self, wrapper: str, name: str) -> dict[str, Member]:
+        """The backends below the wrapper, direct children that are wrappers among them, with an answer of their own."""
+        below: set[str] = set()
+        for parameter in self.classes.slots(wrapper).values():
+            below |= self.nesting.leaves(wrapper, parameter) | self.nesting.children(wrapper, parameter)
+        found = {key: self.own(key, name) for key in below}
+        return {key: member for key, member in found.items() if member is not None}
+
+    def forwarded(self, wrapper: str, name: str) -> frozenset[str]:
+        """The constructor parameters of the children that the wrapper asks in order to answer the name itself."""
+        asked: set[str] = set()
+        for ancestor in self.classes.order(wrapper):
+            for read in self.forwards.get(ancestor, []):
+                own_method = read.qualname.rpartition(".")[2]
+                if read.name == name and own_method in (name, "__init__"):
+                    asked |= {parameter for _, parameter in read.receiver.slots}
+        return frozenset(asked)
