@@ -6,13 +6,15 @@ import threading
 import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from fuzz.confirm import Confirmed, Patience, bugs, confirm, smallest
+from fuzz.confirm import Confirmed, Patience, confirm, smallest
 from fuzz.death import HANG
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.generate import Limits, program_for
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
+from fuzz.outcome import not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerOptions, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.record import Record
@@ -164,26 +166,28 @@ class _Campaign:
 
     def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> None:
         """Run it, write its record, look into what it found."""
-        lost = _not_run(program, "the campaign ended while this program ran")
+        text = program.text
+        blank = self.blank_record(worker, program, seed)
+        lost = with_outcome(blank, not_run("the campaign ended while this program ran"))
         with self.lock:
-            self.store.begin(self.record(worker, program, seed, lost), program.text)
+            self.store.begin(lost, text)
         try:
             trace = worker.run(program, self.options.program_seconds)
         except Stopped:
-            self.keep(worker, program, seed, lost)
+            self.keep(replace(lost, at=time.time(), elapsed_seconds=self.elapsed_seconds), text, [])
             raise
         except WorkerError as error:
-            self.keep(worker, program, seed, _not_run(program, str(error)))
+            trace = not_run(str(error))
+            self.keep(self.filled(blank, trace), text, noteworthy(trace))
             raise
-        for finding in self.keep(worker, program, seed, trace):
+        for finding in self.keep(self.filled(blank, trace), text, noteworthy(trace)):
             self.examine(worker, program, finding)
 
-    def keep(self, worker: WorkerProcess, program: Program, seed: int, trace: Trace) -> list[Finding]:
+    def keep(self, record: Record, program: str, findings: list[Finding]) -> list[Finding]:
         """Put the record on disk and count what was found; returns the bugs to be looked into."""
-        record = self.record(worker, program, seed, trace)
         with self.lock:
             self.tally.count_program(record)
-            fresh = [finding for finding in _noteworthy(trace) if self.note(finding, record, program.text)]
+            fresh = [finding for finding in findings if self.note(finding, record, program)]
             self.store.end(record)
             self.progress.program_done(record)
         return fresh
@@ -236,21 +240,25 @@ class _Campaign:
             write_whole(path, write_script(confirmed.program, confirmed.finding, {}))
         return str(path)
 
-    def record(self, worker: WorkerProcess, program: Program, seed: int, trace: Trace) -> Record:
-        leading = next((finding for finding in trace.findings if finding.verdict is trace.verdict), None)
+    @property
+    def elapsed_seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def blank_record(self, worker: WorkerProcess, program: Program, seed: int) -> Record:
+        """The record of a program that has yet to run."""
         world = program.world
         return Record(
             at=time.time(),
-            elapsed_seconds=time.monotonic() - self.started,
+            elapsed_seconds=self.elapsed_seconds,
             seed=seed,
             program=program.hash,
             ops=len(program.ops),
-            verdict=trace.verdict.value,
-            signature=str(leading.signature) if leading else "",
-            title=leading.title if leading else "",
-            reason=" ".join(leading.message.split())[:500] if leading else "",
-            seconds=trace.seconds,
-            steps=trace.step_counts,
+            verdict="",
+            signature="",
+            title="",
+            reason="",
+            seconds=0.0,
+            steps=(),
             target=self.options.target,
             sglang_version=self.version,
             device=world.device,
@@ -260,6 +268,9 @@ class _Campaign:
             engine=self.options.engine,
             worker=worker.options.number,
         )
+
+    def filled(self, blank: Record, trace: Trace) -> Record:
+        return with_outcome(replace(blank, at=time.time(), elapsed_seconds=self.elapsed_seconds), trace)
 
     def give_up(self, reason: str) -> None:
         with self.lock:
@@ -283,15 +294,3 @@ class _Campaign:
             interrupted=self.interrupted,
             reason=self.reason,
         )
-
-
-def _noteworthy(trace: Trace) -> list[Finding]:
-    """Bugs to be believed, and what the harness lacks; refusals of the target and programs cut off are in the records."""
-    ours = (Verdict.STUB_GAP, Verdict.INFRA)
-    return [*bugs(trace), *(finding for finding in trace.findings if finding.verdict in ours)]
-
-
-def _not_run(program: Program, reason: str) -> Trace:
-    signature = Signature("harness", "not_run", "worker")
-    finding = Finding(Verdict.INFRA, signature, "not run to its end", reason, 0, "unknown")
-    return Trace(steps=(), findings=(finding,), seconds=0.0, sglang_version="")

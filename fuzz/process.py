@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.death import Death, cause, out_of_memory_kills
+from fuzz.output import size, tail, trim
 from fuzz.program import Program
 from fuzz.trace import Trace
 from fuzz.worker import EXECUTOR, EXIT_OUR_FAULT
@@ -91,20 +92,23 @@ class WorkerProcess:
         """Start the child without waiting for it."""
         self.close()
         options = self.options
+        try:
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise WorkerError(f"cannot write {self._log}: {error.strerror}; make room or give another folder") from None
         request_fd, self._request_fd = os.pipe()
         self._reply_fd, reply_fd = os.pipe()
         try:
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    self._command(request_fd, reply_fd),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(request_fd, reply_fd),
-                    cwd=options.out,  # what the target drops, it drops there
-                    env=_environment(),
-                    start_new_session=True,  # Ctrl-C reaches the parent alone, and the whole family can be ended
-                )
+            self._process = subprocess.Popen(
+                self._command(request_fd, reply_fd),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(request_fd, reply_fd),
+                cwd=options.out,  # what the target drops, it drops there
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C reaches the parent alone, and the whole family can be ended
+            )
         except OSError as error:
             os.close(self._request_fd)
             os.close(self._reply_fd)
@@ -112,8 +116,8 @@ class WorkerProcess:
                 f"cannot start {options.python}: {error.strerror}; give --python an interpreter"
             ) from None
         finally:
-            os.close(request_fd)
-            os.close(reply_fd)
+            for fd in (log, request_fd, reply_fd):
+                os.close(fd)
 
     def _command(self, request_fd: int, reply_fd: int) -> list[str]:
         options = self.options
@@ -141,7 +145,7 @@ class WorkerProcess:
         Raises WorkerError if the worker had to be started first and could not be, Stopped after a stop.
         """
         self._await_session()
-        kills, log_from, dump_from = out_of_memory_kills(), self._trimmed_log_bytes(), _size(self._fault_file)
+        kills, log_from, dump_from = out_of_memory_kills(), trim(self._log, LOG_BYTES_MAX), size(self._fault_file)
         started = time.monotonic()
         self._requests += 1
         status: int | None
@@ -159,8 +163,8 @@ class WorkerProcess:
         self._session_pid = None
         death = Death(
             status=status,
-            dump=_tail(self._fault_file, dump_from, 1 << 20),
-            log=_tail(self._log, log_from, TAIL_BYTES),
+            dump=tail(self._fault_file, dump_from, 1 << 20),
+            log=tail(self._log, log_from, TAIL_BYTES),
             seconds=time.monotonic() - started,
             out_of_memory=status == -signal.SIGKILL and out_of_memory_kills() > kills,
             harness=status == EXIT_OUR_FAULT,
@@ -262,7 +266,7 @@ class WorkerProcess:
         try:
             os.kill(self._session_pid, signal.SIGUSR1)
             deadline = time.monotonic() + DUMP_SECONDS
-            while _size(self._fault_file) == dump_from and time.monotonic() < deadline:
+            while size(self._fault_file) == dump_from and time.monotonic() < deadline:
                 time.sleep(0.02)
             time.sleep(0.1)  # the dump is written line by line
             os.kill(self._session_pid, signal.SIGKILL)
@@ -277,33 +281,9 @@ class WorkerProcess:
         self.close()
         return WorkerError(f"the worker {what} (log: {self._log})")
 
-    def _trimmed_log_bytes(self) -> int:
-        size = _size(self._log)
-        if size > LOG_BYTES_MAX:
-            os.truncate(self._log, 0)
-            return 0
-        return size
-
 
 def _environment() -> dict[str, str]:
     """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
     ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
     return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _tail(path: Path, start: int, length: int) -> str:
-    """At most the last ``length`` bytes of what was written to ``path`` after ``start``."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(start, _size(path) - length))
-            return file.read(length).decode(errors="replace")
-    except FileNotFoundError:
-        return ""

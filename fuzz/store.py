@@ -50,28 +50,39 @@ class Store:
         for fd in (*self._files.values(), self._lock):
             os.close(fd)
         self._files.clear()
+        for path in self.folder.glob("journal-*.json"):
+            if path.stat().st_size == 0:
+                path.unlink()
 
     def begin(self, record: Record, program: str) -> None:
         """Note that ``program`` is about to run; ``record`` is what stands for it should nobody come back."""
+        path = self._journal(record.worker)
         entry = {"record": record.to_line(), "program": program}
-        write_whole(self._journal(record.worker), json.dumps(entry) + "\n")
+        try:
+            # In place, for every program pays for it: a process that is killed leaves a write whole or undone.
+            os.pwrite(self._opened(path), json.dumps(entry).encode(), 0)
+        except OSError as error:
+            raise _cannot_write(path, error) from None
 
     def end(self, record: Record) -> None:
         """Write the record of the program under way, then forget that it was."""
         self._append(self._records(record.worker), record.to_line())
-        self._journal(record.worker).unlink(missing_ok=True)
+        os.ftruncate(self._opened(self._journal(record.worker)), 0)
 
     def leftovers(self) -> Iterator[Leftover]:
         """Programs of an earlier campaign that have a journal and no record. ``end`` each to be done with it."""
         for path in sorted(self.folder.glob("journal-*.json")):
+            text = path.read_text()
+            if not text:
+                continue
             try:
-                entry = json.loads(path.read_text())
+                entry = json.loads(text)
                 leftover = Leftover(Record.from_line(entry["record"]), entry["program"])
             except (ValueError, KeyError, TypeError, RecordError) as error:
                 raise StoreError(f"{path} is no journal of ours ({error}); remove it or give another --out") from None
             last = _last_line(self._records(leftover.record.worker))
             if last is not None and (last.program, last.seed) == (leftover.record.program, leftover.record.seed):
-                path.unlink()  # killed after the record was written and before the journal was removed
+                os.truncate(path, 0)  # killed after the record was written and before the journal was emptied
             else:
                 yield leftover
 
@@ -90,9 +101,7 @@ class Store:
     def _append(self, path: Path, line: str) -> None:
         """One whole line or none: what a full disk cut short is taken back."""
         try:
-            fd = self._files.get(path)
-            if fd is None:
-                fd = self._files[path] = _open_at_line_start(path)
+            fd = self._opened(path)
             size = os.fstat(fd).st_size
             data = line.encode() + b"\n"
             try:
@@ -103,6 +112,15 @@ class Store:
                 raise
         except OSError as error:
             raise _cannot_write(path, error) from None
+
+    def _opened(self, path: Path) -> int:
+        """The file, which stays open. Raises OSError."""
+        if path not in self._files:
+            is_journal = path.suffix == ".json"
+            self._files[path] = (
+                os.open(path, os.O_RDWR | os.O_CREAT, 0o644) if is_journal else _open_at_line_start(path)
+            )
+        return self._files[path]
 
     def _records(self, worker: int) -> Path:
         return self.folder / f"records-{worker}.jsonl"

@@ -41,11 +41,13 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_end_writes_the_record_and_removes_the_journal(tmp_path: Path) -> None:
+def test_end_writes_the_record_and_empties_the_journal(tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     store.begin(RECORD, "text")
-    assert (tmp_path / "out" / "journal-0.json").exists()
+    assert json.loads((tmp_path / "out" / "journal-0.json").read_text())["program"] == "text"
     store.end(replace(RECORD, verdict="ok"))
+    assert (tmp_path / "out" / "journal-0.json").read_text() == ""
+    store.close()
     assert not (tmp_path / "out" / "journal-0.json").exists()
     (line,) = lines(tmp_path / "out" / "records-0.jsonl")
     assert json.loads(line)["verdict"] == "ok"
@@ -67,7 +69,7 @@ def test_a_program_whose_record_was_written_is_not_left_over(tmp_path: Path) -> 
     first.close()
     (tmp_path / "journal-0.json").write_text(journal)  # killed between the two
     assert list(Store(tmp_path).leftovers()) == []
-    assert not (tmp_path / "journal-0.json").exists()
+    assert (tmp_path / "journal-0.json").read_text() == ""
 
 
 def test_half_a_line_left_by_a_kill_is_cut_off(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_journal_stays_when_the_record_cannot_be_written(tmp_path: Path, monkeyp
     monkeypatch.setattr(store_module.os, "write", full)
     with pytest.raises(StoreError):
         store.end(RECORD)
-    assert (tmp_path / "journal-0.json").exists()
+    assert json.loads((tmp_path / "journal-0.json").read_text())["program"] == "text"
 
 
 def test_failed_whole_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
