@@ -1,0 +1,307 @@
+"""An exact memory checker for interpreted kernels: tagged pointers, and rules about KV rows.
+
+For the length of a launch each tensor argument is handed over as a virtual address whose upper bits name the argument.
+The interpreter's pointer arithmetic is plain uint64 addition, so the tag survives every operation; loads, stores and
+atomics are the only places that turn a pointer into memory, and there each unmasked lane is checked and translated.
+A lane outside any storage is masked out, never dereferenced. What is allocated but not the argument's own is reported
+and let through: that is what a GPU would do.
+
+Kinds: ``storage`` outside the argument's storage, ``view`` inside the storage and outside the tensor, ``hole`` between
+the rows of a strided tensor, ``wrapped`` outside by a multiple of 2**32 elements, ``wild`` an address that belongs to no
+argument, ``row_read`` and ``row_write`` a row that the policy does not allow.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stubs.interpreter_log import Log, SlotPolicy, Violation
+
+_TOP = 1 << 63  # set in virtual addresses only
+_MIDDLE = 1 << 47  # virtual offset of element 0, so that offsets of either sign stay within the tag's part
+_REACH = 1 << 46  # farther from an argument's base than this, an address is nobody's
+
+
+class Region:
+    """One tensor argument: where it is, and where kernels are told that it is."""
+
+    def __init__(self, name: str, tensor: Any, tag: int, policies: Sequence[SlotPolicy]) -> None:
+        self.name, self.tensor = name, tensor
+        self.item = tensor.element_size()
+        self.address = tensor.data_ptr()
+        self.shape, self.stride = tuple(tensor.shape), tuple(tensor.stride())
+        storage = tensor.untyped_storage()
+        self.storage_start = storage.data_ptr() - self.address  # in bytes from element 0, like every offset below
+        self.storage_end = self.storage_start + storage.nbytes()
+        empty = tensor.numel() == 0
+        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
+        self.extent = 0 if empty else 1 + steps
+        self.end = self.extent * self.item
+        self.virtual = _TOP | tag << 48 | _MIDDLE + (self.address & 0xFFF)  # alignment is kept
+        self.base = np.uint64(self.virtual)
+        self.real = np.uint64(self.address)
+        self.limits = {size: np.uint64(self.end - size) for size in (1, 2, 4, 8) if size <= self.end}
+        self.dims = [] if empty or self.extent == tensor.numel() else _nested(self.shape, self.stride)
+        self.policies = [policy for policy in policies if _overlap(self, policy.buffer)]
+        self.plain = not self.dims and not self.policies
+
+
+def _nested(shape: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(stride, size) outermost first if the tensor has holes and no overlaps, else empty: nothing to check."""
+    dims = sorted(((s, n) for n, s in zip(shape, stride, strict=True) if n > 1), reverse=True)
+    reach = 0
+    for step, size in reversed(dims):
+        if step <= reach:
+            return []
+        reach += (size - 1) * step
+    return dims
+
+
+def _overlap(region: Region, buffer: Any) -> bool:
+    start = buffer.data_ptr()
+    end = start + buffer.shape[0] * buffer.stride(0) * buffer.element_size()
+    return bool(start < region.address + region.end and region.address < end)
+
+
+class Checker:
+    """Stands in for the builder's memory methods while attached; see the module's docstring."""
+
+    METHODS = ("create_masked_load", "create_masked_store", "create_atomic_cas", "create_atomic_rmw")
+
+    def __init__(self, module: Any, policies: Sequence[SlotPolicy], reachable: Sequence[Any]) -> None:
+        self.module, self.policies, self.reachable = module, tuple(policies), tuple(reachable)
+        self.log = Log()
+        self.kernel = ""
+        self.names: dict[int, list[str]] = {}  # by id; one tensor may be several arguments
+        self.regions: dict[int, Region] = {}
+        self.stock: dict[str, Any] = {}
+
+    # ---- launches
+
+    def launched(self, kernel: str, arguments: dict[str, Any]) -> None:
+        self.kernel, self.names, self.regions = kernel, {}, {}
+        self.log.launches += 1
+        for name, argument in arguments.items():
+            self._name(name, argument)
+
+    def finished(self) -> None:
+        self.names, self.regions = {}, {}
+
+    def _name(self, name: str, argument: Any) -> None:
+        if isinstance(argument, tuple):
+            for place, item in enumerate(argument):
+                self._name(f"{name}[{place}]", item)
+        elif hasattr(argument, "data_ptr"):
+            self.names.setdefault(id(argument), []).append(name)
+        elif hasattr(argument, "base"):
+            self._name(name, argument.base)
+
+    def attach(self) -> None:
+        """Put the checks in; the memory methods are looked up at each call, so replays pass through them too."""
+        builder, handle, tl = self.module.InterpreterBuilder, self.module.TensorHandle, self.module.tl
+        self.stock = {name: getattr(builder, name) for name in self.METHODS}
+        stock, check = self.stock, self._check
+        stock_convert = self.module._implicit_cvt
+        self.stock["_implicit_cvt"] = stock_convert
+
+        def load(own: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+            real, safe = check(pointers, _bools(mask), "load")
+            safe_mask = handle(safe, tl.int1)
+            return stock["create_masked_load"](own, handle(real, pointers.dtype), safe_mask, other, *rest, **named)
+
+        def store(own: Any, pointers: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+            real, safe = check(pointers, _bools(mask), "store")
+            safe_mask = handle(safe, tl.int1)
+            return stock["create_masked_store"](own, handle(real, pointers.dtype), value, safe_mask, *rest, **named)
+
+        def swap(own: Any, pointers: Any, expected: Any, *rest: Any) -> Any:
+            real, safe = check(pointers, np.ones(pointers.data.shape, bool), "atomic")
+            if not safe.all():  # there is no mask to leave a lane out with: the whole operation is left out
+                return handle(np.zeros_like(expected.data), expected.dtype)
+            return stock["create_atomic_cas"](own, handle(real, pointers.dtype), expected, *rest)
+
+        def update(own: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+            real, safe = check(pointers, _bools(mask), "atomic")
+            safe_mask = handle(safe, tl.int1)
+            pointers = handle(real, pointers.dtype)
+            return stock["create_atomic_rmw"](own, operation, pointers, value, safe_mask, *rest)
+
+        def convert(argument: Any) -> Any:
+            converted = stock_convert(argument)
+            if hasattr(argument, "data_ptr"):
+                tag = len(self.regions) + 1
+                tensor = getattr(argument, "base", argument)
+                names = self.names.get(id(argument), ["?"])
+                region = Region(names.pop(0) if len(names) > 1 else names[0], tensor, tag, self.policies)
+                self.regions[_TOP >> 48 | tag] = region
+                converted.handle.data = np.array([region.virtual], dtype=np.uint64)
+            return converted
+
+        for name, method in zip(self.METHODS, (load, store, swap, update), strict=True):
+            setattr(builder, name, method)
+        self.module._implicit_cvt = convert
+
+    def detach(self) -> None:
+        self.module._implicit_cvt = self.stock.pop("_implicit_cvt")
+        for name, method in self.stock.items():
+            setattr(self.module.InterpreterBuilder, name, method)
+
+    # ---- accesses
+
+    def _check(self, pointers: Any, mask: NDArray[np.bool_], access: str) -> tuple[Any, NDArray[np.bool_]]:
+        """Real addresses, and the mask without the lanes that may not be touched."""
+        data = pointers.data
+        self.log.accesses += 1
+        if data.size == 0:
+            return data, mask
+        region = self.regions.get(data.item(0) >> 48)
+        if region is None:
+            return self._check_mixed(pointers, mask, access)
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        limit = region.limits.get(size)
+        offset = data - region.base
+        if limit is None:
+            return self._check_mixed(pointers, mask, access)
+        inside = offset <= limit
+        if not inside.all() and (mask & ~inside).any():
+            return self._check_mixed(pointers, mask, access)
+        if not region.plain:
+            self._check_rules(region, offset.view(np.int64), mask, access)
+        return offset + region.real, mask
+
+    def _check_mixed(self, pointers: Any, mask: NDArray[np.bool_], access: str) -> tuple[Any, NDArray[np.bool_]]:
+        """The same lane by lane: several arguments in one access, or a lane that is wrong."""
+        data = np.asarray(pointers.data)
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        mask = np.broadcast_to(mask, data.shape)
+        real, safe = data.copy(), mask.copy()
+        tags = data >> np.uint64(48)
+        for tag in np.unique(tags[mask]):
+            lanes = mask & (tags == tag)
+            region = self.regions.get(int(tag))
+            if region is None:
+                safe &= ~self._check_raw(data.astype(np.int64), lanes, size, access)
+                continue
+            offset = (data - region.base).astype(np.int64)
+            bad = lanes & ((offset < 0) | (offset > region.end - size))
+            stored = (offset >= region.storage_start) & (offset <= region.storage_end - size)
+            self._report("view", region, offset, bad & stored, access)
+            gone = bad & ~stored
+            wrapped = gone & _is_wrapped(offset, region)
+            self._report("wrapped", region, offset, wrapped, access)
+            self._report("storage", region, offset, gone & ~wrapped, access)
+            safe &= ~gone
+            self._check_rules(region, offset, lanes & ~bad, access)
+            real[lanes] = (offset + region.address).astype(np.uint64)[lanes]
+        return real, safe
+
+    def _check_raw(self, address: Any, lanes: Any, size: int, access: str) -> Any:
+        """Lanes whose address came from memory, a table of data_ptr()s: only what is known may be touched."""
+        known = np.zeros(address.shape, bool)
+        buffers = [*self.reachable, *(policy.buffer for policy in self.policies)]
+        for tensor in (*buffers, *(region.tensor for region in self.regions.values())):
+            storage = tensor.untyped_storage()
+            start = storage.data_ptr()
+            known |= (address >= start) & (address <= start + storage.nbytes() - size)
+        bad = lanes & ~known
+        if bad.any():
+            self.log.add(self._violation("wild", None, address, bad, access))
+        return bad
+
+    def _check_rules(self, region: Region, offset: Any, lanes: Any, access: str) -> None:
+        """Holes between rows, and rows that a policy does not allow. ``lanes`` lie within the tensor."""
+        if region.dims:
+            rest = offset // region.item
+            hole = np.zeros(offset.shape, bool)
+            for stride, count in region.dims:
+                place = rest // stride
+                rest = rest - place * stride
+                hole |= place >= count
+            self._report("hole", region, offset, lanes & (hole | (rest != 0)), access)
+        for policy in region.policies:
+            program = self.module.interpreter_builder.grid_idx
+            allowed, request = policy.allowed(access, self.kernel, program)
+            if allowed is None:
+                continue
+            row_bytes = policy.buffer.stride(0) * policy.buffer.element_size()
+            row = (offset + (region.address - policy.buffer.data_ptr())) // row_bytes
+            within = lanes & (row >= 0) & (row < len(allowed))
+            bad = within & ~allowed[np.where(within, row, 0)]
+            if bad.any():
+                kind = "row_read" if access == "load" else "row_write"
+                first = int(row[bad][0])
+                self.log.add(self._violation(kind, region, offset, bad, access, policy.name, first, request))
+
+    def _report(self, kind: str, region: Region, offset: Any, bad: Any, access: str) -> None:
+        if bad.any():
+            address = region.address + int(offset[bad][0])
+            lands = [
+                other.name
+                for other in self.regions.values()
+                if other is not region and other.address <= address < other.address + other.end
+            ]
+            self.log.add(self._violation(kind, region, offset, bad, access, lands[0] if lands else ""))
+
+    def _violation(
+        self,
+        kind: str,
+        region: Region | None,
+        offset: Any,
+        bad: Any,
+        access: str,
+        lands_in: str = "",
+        row: int | None = None,
+        request: int | None = None,
+    ) -> Violation:
+        elements = offset[bad] // (region.item if region else 1)
+        file, line = _kernel_line()
+        return Violation(
+            kind=kind,
+            access=access,
+            kernel=self.kernel,
+            argument=region.name if region else "an address",
+            program=self.module.interpreter_builder.grid_idx,
+            lanes=int(bad.sum()),
+            offset=int(elements[0]),
+            offset_min=int(elements.min()),
+            offset_max=int(elements.max()),
+            extent=region.extent if region else 0,
+            shape=region.shape if region else (),
+            stride=region.stride if region else (),
+            dtype=str(region.tensor.dtype) if region else "",
+            lands_in=lands_in,
+            row=row,
+            request=request,
+            file=file,
+            line=line,
+            text=linecache.getline(file, line).strip(),
+        )
+
+
+def _bools(mask: Any) -> NDArray[np.bool_]:
+    """The lanes of a mask as bools: older versions pass bare arrays, and a comparison & int1 leaves integers."""
+    data = mask if isinstance(mask, np.ndarray) else mask.data
+    return data if data.dtype == np.bool_ else data.astype(np.bool_)
+
+
+def _is_wrapped(offset: Any, region: Region) -> Any:
+    """Whether the offset would be inside had it not lost a multiple of 2**32 elements."""
+    element = offset // region.item
+    return ((element % (1 << 32)) < region.extent) & (np.abs(offset) < _REACH)
+
+
+def _kernel_line() -> tuple[str, int]:
+    """File and line of the kernel's statement that is running: the innermost frame that is not machinery."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if "/triton/" not in file and not file.startswith("<") and "/stubs/interpreter" not in file:
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
