@@ -21,7 +21,7 @@ from stubs.fake_runner import build_fake_server
 from stubs.real_server import build_real_server
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
-from stubs.world import World
+from stubs.world import SPEC_MODES, World
 
 Oracle = Callable[[StepView], list[Any]]
 
@@ -34,6 +34,62 @@ def prepare() -> str:
     prepare_platform()
     bfloat16_dot.install()
     return sglang.version()
+
+
+# Backends that run here with real SGLang code: unaided, or over a stand-in for the closed kernel below them.
+CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention")
+
+
+def available_pairs() -> dict[str, str]:
+    """PREFILL:DECODE -> "" where a plain world starts with it, else SGLang's reason or the error. Twins included."""
+    known = sglang.registry()
+    names = [name for name in CANDIDATES if name in known]
+    return {f"{one}:{other}": _start_up_reason(World(prefill=one, decode=other)) for one in names for other in names}
+
+
+def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
+    """For each pair, the speculative attention modes that a small verify is not refused in, by trying.
+
+    The value is the most draft steps to draw: with one step SGLang needs no draft decode backend, and starts with
+    names that have none.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for pair in pairs:
+        prefill, _, decode = pair.partition(":")
+        found[pair] = {}
+        for mode in SPEC_MODES:
+            steps = [n for n in (1, 2) if _verifies(_chain_world(prefill, decode, mode, n))]
+            if steps:
+                found[pair][mode] = SPEC_STEPS_MAX if 2 in steps else 1
+    return found
+
+
+SPEC_STEPS_MAX = 4
+
+
+def _chain_world(prefill: str, decode: str, mode: str, steps: int) -> World:
+    return World(
+        prefill=prefill,
+        decode=decode,
+        spec_algorithm="EAGLE",
+        spec_mode=mode,
+        spec_steps=steps,
+        spec_topk=1,
+        spec_draft_tokens=steps + 1,
+    )
+
+
+def _verifies(world: World) -> bool:
+    """Whether a chain verify is anything but refused: a bug there is for the campaign to find."""
+    program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
+    return execute(program, ()).verdict is not Verdict.UNSUPPORTED
+
+
+def _start_up_reason(world: World) -> str:
+    run = _Run(Program(world, ()), ())
+    run.start()
+    run.close()
+    return run.findings[0].title if run.findings else ""
 
 
 def execute(program: Program, oracles: Sequence[Oracle] = ORACLES) -> Trace:
@@ -95,7 +151,9 @@ class _Run:
             self._record(judgement, index, mode)
             return False
         if isinstance(op, (Finish, Retract)):
-            self.steps.append(Step(index, op.kind, Verdict.OK, time.perf_counter() - began, {"requests": list(op.requests)}))
+            self.steps.append(
+                Step(index, op.kind, Verdict.OK, time.perf_counter() - began, {"requests": list(op.requests)})
+            )
         return True
 
     def _step(self, index: int, plan: StepPlan) -> int:
@@ -108,11 +166,21 @@ class _Run:
         taps = self.server.forward(plan, self._draw(number))
         leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
         view = StepView(
-            self.world, plan, taps, kv_before, inputs_before, _inputs(plan), runner.attn_backend, leaf, self._rerun(plan, taps)
+            self.world,
+            plan,
+            taps,
+            kv_before,
+            inputs_before,
+            _inputs(plan),
+            runner.attn_backend,
+            leaf,
+            self._rerun(plan, taps),
         )
         faults = [fault for oracle in self.oracles for fault in oracle(view)]
         for fault in faults:
-            finding = Finding(Verdict.BUG, fault.signature, fault.title, fault.message, index, plan.mode, fault.evidence)
+            finding = Finding(
+                Verdict.BUG, fault.signature, fault.title, fault.message, index, plan.mode, fault.evidence
+            )
             if all(known.signature != finding.signature for known in self.findings):
                 self.findings.append(finding)
         self.scheduler.commit(plan, taps)

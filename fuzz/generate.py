@@ -28,7 +28,9 @@ class Limits:
     """What programs may be made of.
 
     ``pairs`` are spelled PREFILL:DECODE. ``twins`` lets both halves have one name, which SGLang never assembles
-    itself. ``page_sizes`` maps a backend name to the sizes it takes. ``worlds``, where given, are taken as they are
+    itself. ``page_sizes`` maps a backend name to the sizes it takes,
+    ``speculative`` a pair to the modes it verifies in, with each mode's most draft steps (None: no limit known).
+    ``worlds``, where given, are taken as they are
     (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
     ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
     context_len + 4 + draft tokens: SGLang writes past the row there, a fault outside the attention backends.
@@ -42,6 +44,7 @@ class Limits:
     tokens_max: int = TOKENS_MAX
     twins: bool = False
     page_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    speculative: Mapping[str, Mapping[str, int]] | None = None
     worlds: tuple[World, ...] = ()
     row_overflow: bool = False
 
@@ -77,7 +80,10 @@ def generate(choices: Choices, limits: Limits) -> Program:
     if limits.worlds:
         world = choices.pick(limits.worlds)
     else:
-        world = draw_world(choices, choices.pick(limits.pairs), limits.runner, limits.device, limits.page_sizes)
+        pair = choices.pick(limits.pairs)
+        world = draw_world(
+            choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative
+        )
     drawer = _Drawer(choices, world, limits)
     return Program(world=world, ops=drawer.ops(), seed=seed)
 

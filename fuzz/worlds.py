@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fuzz.choice import Choices
-from stubs.world import LAYOUTS, World
+from stubs.world import LAYOUTS, SPEC_MODES, World
 
 PAGE_SIZES = (1, 2, 4, 8, 16)
+SPEC_STEPS_MAX = 4  # drafts in service have 2 to 5 steps; each costs a row of every request
 HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
 # Short contexts are come to the end of within a program; 96 leaves room for trees on pages of their own.
 CONTEXT_LENS = (32, 16, 24, 48, 64, 96)
@@ -22,9 +23,17 @@ def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tupl
 
 
 def draw_world(
-    choices: Choices, pair: str, runner: str, device: str, page_sizes: Mapping[str, tuple[int, ...]]
+    choices: Choices,
+    pair: str,
+    runner: str,
+    device: str,
+    page_sizes: Mapping[str, tuple[int, ...]],
+    speculative: Mapping[str, Mapping[str, int]] | None = None,
 ) -> World:
-    """A world for ``pair`` that passes ``World.check`` and whose pool holds one longest request at the least."""
+    """A world for ``pair`` that passes ``World.check`` and whose pool holds one longest request at the least.
+
+    ``speculative`` maps a pair to the modes it verifies in and each mode's most draft steps; None allows all.
+    """
     prefill, _, decode = pair.partition(":")
     num_heads, num_kv_heads = choices.pick(HEADS)
     sizes = page_sizes_for(pair, page_sizes)
@@ -48,8 +57,9 @@ def draw_world(
         sliding_window=_draw_window(choices, page_size) if choices.chance(1, 4) else 0,
         logit_cap=30 if choices.chance(1, 8) else 0,
     )
-    if choices.chance(5, 8):
-        world = _draw_speculative(choices, world, single_slot_pages=1 in sizes)
+    modes = dict.fromkeys(SPEC_MODES, SPEC_STEPS_MAX) if speculative is None else speculative.get(pair, {})
+    if modes and choices.chance(5, 8):
+        world = _draw_speculative(choices, world, modes, single_slot_pages=1 in sizes)
     return replace(world, max_total_tokens=_draw_pool(choices, world))
 
 
@@ -58,9 +68,12 @@ def _draw_window(choices: Choices, page_size: int) -> int:
     return choices.pick([size for size in (page_size, page_size + 1, page_size - 1, 3, 5, 8) if size > 0])
 
 
-def _draw_speculative(choices: Choices, world: World, *, single_slot_pages: bool) -> World:
+def _draw_speculative(
+    choices: Choices, world: World, modes: Mapping[str, int], *, single_slot_pages: bool
+) -> World:
     """``world`` with EAGLE. Trees mostly get page size 1, where that may be: few backends serve them on larger pages."""
-    steps = choices.integer(1, 4)
+    mode = choices.pick(tuple(modes))
+    steps = choices.integer(1, modes[mode])
     topk = choices.pick((1, 1, 2, 3))
     draft_tokens = steps + 1
     if topk > 1:
@@ -73,7 +86,7 @@ def _draw_speculative(choices: Choices, world: World, *, single_slot_pages: bool
         # SGLang defines no window over a tree: its kernels count rows of the mask, not depths. Pinned to none.
         sliding_window=world.sliding_window if topk == 1 else 0,
         spec_algorithm="EAGLE",
-        spec_mode=choices.pick(("prefill", "decode")),
+        spec_mode=mode,
         spec_steps=steps,
         spec_topk=topk,
         spec_draft_tokens=draft_tokens,

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang
+from stubs import sglang, sglang_batch, sglang_spec
 from stubs.live import History, LiveRequest
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
@@ -82,7 +82,7 @@ class Scheduler:
         backends = [self.server.target.attn_backend]
         if self.server.draft is not None:
             backends.append(self.server.draft.attn_backend)
-        return sglang.needs_cpu_seq_lens(self.server.target.server_args, backends)
+        return sglang_batch.needs_cpu_seq_lens(self.server.target.server_args, backends)
 
     # --- extend, mixed ---------------------------------------------------------------------------------------
 
@@ -110,7 +110,9 @@ class Scheduler:
         for row in rows:
             live = self.live.get(row.request)
             if live is None:
-                prompt = [int(t) for t in torch.randint(0, VOCAB_SIZE, (row.cached + row.tokens,), generator=self.generator)]
+                prompt = [
+                    int(t) for t in torch.randint(0, VOCAB_SIZE, (row.cached + row.tokens,), generator=self.generator)
+                ]
                 live = self.live[row.request] = self.slots.admit(row.request, prompt, VOCAB_SIZE)
                 live.target = [self._empty() for _ in range(self.world.num_layers)]
                 live.draft = [self._empty()] if self.server.draft is not None else []
@@ -140,7 +142,7 @@ class Scheduler:
             out_cache_loc=_locations(parts),
         )
         for part, length in zip(parts, lengths, strict=True):
-            sglang.mark_extend_range(part.live.record, part.prefix, length)
+            sglang_batch.mark_extend_range(part.live.record, part.prefix, length)
         batch.decoding_reqs = [part.live.record for part in parts[len(parts) - decoding :]] if decoding else None
         return self._step(mode, parts, batch, on_draft=on_draft)
 
@@ -172,15 +174,19 @@ class Scheduler:
         if not self.host_lengths:
             batch.seq_lens_cpu = batch.seq_lens_sum = None
         bonus = torch.randint(0, VOCAB_SIZE, (len(running),), generator=self.generator, dtype=torch.int32)
-        batch.spec_info = sglang.draft_input(world, len(running), bonus, self.server.target.model_config.hidden_size)
-        tree = sglang.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
-        verify_input = sglang.build_verify_input(batch, batch.spec_info, tree, self.server.target, self.server.draft, world)
+        batch.spec_info = sglang_spec.draft_input(
+            world, len(running), bonus, self.server.target.model_config.hidden_size
+        )
+        tree = sglang_spec.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
+        verify_input = sglang_spec.build_verify_input(
+            batch, batch.spec_info, tree, self.server.target, self.server.draft, world
+        )
         parents = [_parents(verify_input, i) for i in range(len(running))]
         parts = [
             RowPlan(part.live, part.start, width, part.prefix, None if world.spec_topk == 1 else _ancestors(parent))
             for part, parent in zip(parts, parents, strict=True)
         ]
-        forward_batch = sglang.verify_forward_batch(verify_input, batch, self.server.target)
+        forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, self.server.target)
         shape = "chain" if world.spec_topk == 1 else "tree"
         yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch)
         if draft_extend and self.server.draft is not None:
@@ -188,7 +194,7 @@ class Scheduler:
             if not self.host_lengths:
                 batch.seq_lens_cpu = batch.seq_lens_sum = None
             counts = torch.tensor(list(accepts), dtype=torch.int32)
-            extend_batch = sglang.draft_extend_forward_batch(batch, self.server.draft, world, counts)
+            extend_batch = sglang_spec.draft_extend_forward_batch(batch, self.server.draft, world, counts)
             causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
             yield self._planned("draft_extend", causal, extend_batch, on_draft=True)
         elif self.server.draft is not None:
@@ -262,11 +268,11 @@ class Scheduler:
     def _batch(self, mode: str, parts: Sequence[RowPlan], lengths: list[int], **fields: Any) -> Any:
         """A real ScheduleBatch; seq_lens int64 on device with host mirror and sum, orig_seq_lens int32."""
         tokens = sum(part.count for part in parts)
-        return sglang.schedule_batch(
+        return sglang_batch.schedule_batch(
             self.server.target,
             self.world,
             reqs=[part.live.record for part in parts],
-            forward_mode=sglang.forward_mode(mode),
+            forward_mode=sglang_batch.forward_mode(mode),
             input_ids=torch.randint(0, VOCAB_SIZE, (tokens,), generator=self.generator),
             req_pool_indices=torch.tensor([part.live.row for part in parts], dtype=torch.int64),
             seq_lens=torch.tensor(lengths, dtype=torch.int64),
@@ -279,7 +285,7 @@ class Scheduler:
 
     def _step(self, mode: str, parts: Sequence[RowPlan], batch: Any, *, on_draft: bool = False) -> StepPlan:
         runner = self.server.draft if on_draft else self.server.target
-        return self._planned(mode, parts, sglang.forward_batch(batch, runner), on_draft=on_draft)
+        return self._planned(mode, parts, sglang_batch.forward_batch(batch, runner), on_draft=on_draft)
 
     def _planned(self, mode: str, parts: Sequence[RowPlan], forward_batch: Any, *, on_draft: bool = False) -> StepPlan:
         runner = self.server.draft if on_draft else self.server.target
@@ -300,8 +306,8 @@ def _locations(parts: Sequence[RowPlan]) -> torch.Tensor:
 
 def _parents(verify_input: Any, index: int) -> list[int | None]:
     """Parent of each tree node (None for the root), read off SGLang's first-child and next-sibling links."""
-    child = sglang.retrieve(verify_input, "next_token")[index].tolist()
-    sibling = sglang.retrieve(verify_input, "next_sibling")[index].tolist()
+    child = sglang_spec.retrieve(verify_input, "next_token")[index].tolist()
+    sibling = sglang_spec.retrieve(verify_input, "next_sibling")[index].tolist()
     parents: list[int | None] = [None] * len(child)
     for node, first in enumerate(child):
         seen = 0

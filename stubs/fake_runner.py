@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang
+from stubs import sglang, sglang_batch
 from stubs.batch import StepPlan
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -115,7 +115,7 @@ def run_layers(backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: 
     An idle batch of no rows plans nothing, as there.
     """
     with torch.no_grad(), sglang.forward_context(backend, forward_batch):
-        if forward_batch.batch_size > 0 and sglang.needs_forward_metadata(forward_batch):
+        if forward_batch.batch_size > 0 and sglang_batch.needs_forward_metadata(forward_batch):
             backend.init_forward_metadata(forward_batch)
         taps = []
         for index, (layer, (q, k, v)) in enumerate(zip(layers, inputs, strict=True)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang
+from stubs import sglang, sglang_batch
 from stubs.live import LiveRequest
 from stubs.world import World
 
@@ -47,7 +47,7 @@ class SlotKeeper:
 
     def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
         """A request with a row of its own and no slots."""
-        record = sglang.request(request_id, prompt, vocab_size)
+        record = sglang_batch.request(request_id, prompt, vocab_size)
         row = self.rows.alloc([record])
         assert row is not None, "the ledger keeps running requests within the rows there are"
         return LiveRequest(request_id, record, row[0], [])

@@ -46,6 +46,8 @@ def judge(error: BaseException, supplied: tuple[Any, ...] = ()) -> Judgement:
         return _missing(root, reader, supplied)
     if _from_stand_in(root):
         return _judgement(Verdict.STUB_GAP, "contract", "no_stand_in", _first_line(root), _first_line(root), root)
+    if isinstance(root, ImportError) and not str(root.name).startswith("sglang"):
+        return _judgement(Verdict.INFRA, "harness", "missing_package", str(root.name), _first_line(root), root)
     ours = _called_stub(root)
     if ours:
         title = f"{ours} does not take this release's call: {_first_line(root)}"
@@ -87,7 +89,8 @@ def _none_held_by_stub(error: BaseException) -> str:
     frame = list(_frames(error))[-1]
     lineno = traceback.extract_tb(error.__traceback__)[-1].lineno or 0
     line = linecache.getline(frame.f_code.co_filename, lineno)
-    for variable, field_name in re.findall(r"\b(\w+)\.(\w+)\.%s\b" % re.escape(str(getattr(error, "name", ""))), line):
+    name = re.escape(str(getattr(error, "name", "")))
+    for variable, field_name in re.findall(rf"\b(\w+)\.(\w+)\.{name}\b", line):
         owner = frame.f_locals.get(variable)
         if type(owner).__module__.partition(".")[0] == "stubs" and getattr(owner, field_name, 0) is None:
             return f"{type(owner).__name__}.{field_name}"
@@ -113,11 +116,23 @@ def assigns(cls: type, name: str) -> bool:
 
 
 def _judgement(
-    verdict: Verdict, oracle: str, kind: str, place: str, title: str, root: BaseException, extra: dict[str, str] | None = None
+    verdict: Verdict,
+    oracle: str,
+    kind: str,
+    place: str,
+    title: str,
+    root: BaseException,
+    extra: dict[str, str] | None = None,
 ) -> Judgement:
     trace = "".join(traceback.format_exception(type(root), root, root.__traceback__, limit=-12))
     evidence = {**(extra or {}), "traceback": trace}
-    return Judgement(verdict, Signature(oracle, kind, place[:120]), title[:300], f"{type(root).__name__}: {_first_line(root)}", evidence)
+    return Judgement(
+        verdict,
+        Signature(oracle, kind, place[:120]),
+        title[:300],
+        f"{type(root).__name__}: {_first_line(root)}",
+        evidence,
+    )
 
 
 def _root(error: BaseException) -> BaseException:
@@ -156,7 +171,9 @@ def _innermost_is_ours(error: BaseException) -> bool:
 
 
 def _our_place(error: BaseException) -> str:
-    names = [f"{f.f_globals.get('__name__')}.{f.f_code.co_name}" for f in _frames(error) if _room(f) in ("stubs", "fuzz")]
+    names = [
+        f"{f.f_globals.get('__name__')}.{f.f_code.co_name}" for f in _frames(error) if _room(f) in ("stubs", "fuzz")
+    ]
     return names[-1] if names else "unknown"
 
 
@@ -185,12 +202,22 @@ def _hides_override(error: BaseException) -> bool:
     """A base class's NotImplementedError on a wrapper one of whose children overrides the method: a lost delegation."""
     frame = list(_frames(error))[-1]
     owner, method = frame.f_locals.get("self"), frame.f_code.co_name
-    children = [getattr(owner, name, None) for name in ("prefill_backend", "decode_backend", "full_attn_backend", "primary")]
+    children = [
+        getattr(owner, name, None) for name in ("prefill_backend", "decode_backend", "full_attn_backend", "primary")
+    ]
     defined = {base for base in type(owner).__mro__ if method in vars(base)}
-    return any(method in vars(base) for child in children if child is not None for base in type(child).__mro__ if base not in defined)
+    return any(
+        method in vars(base)
+        for child in children
+        if child is not None
+        for base in type(child).__mro__
+        if base not in defined
+    )
 
 
-_UNSUPPORTED = re.compile(r"not (yet )?(support|implement)|unsupported|only support|does not support|require", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    r"not (yet )?(support|implement)|unsupported|only support|does not support|require", re.IGNORECASE
+)
 
 
 def _says_unsupported(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ def metadata_sound(view: StepView) -> list[Fault]:
         if not name.endswith("indptr") or indptr.dim() != 1 or not len(indptr):
             continue
         used = indptr[: len(view.plan.rows) + 1].tolist()
-        if used[0] != 0 or any(a > b for a, b in zip(used, used[1:])):
+        if used[0] != 0 or any(a > b for a, b in pairwise(used)):
             faults.append(_metadata_fault(view, "indptr_falls", name, f"{name} is {used[:12]}"))
             continue
         indices = tensors.get(name.replace("indptr", "indices"))
@@ -129,7 +130,9 @@ def cold_equals_warm(view: StepView) -> list[Fault]:
             continue
         one, other = _used(name, one, warm), _used(name, other, cold)
         if not _same(one, other):
-            return [_history_fault(view, name, f"warm {one.flatten()[:12].tolist()}, cold {other.flatten()[:12].tolist()}")]
+            return [
+                _history_fault(view, name, f"warm {one.flatten()[:12].tolist()}, cold {other.flatten()[:12].tolist()}")
+            ]
     return []
 
 
