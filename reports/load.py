@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,7 +76,8 @@ FINDING_DTYPES: dict[str, Any] = {
 }
 
 T = TypeVar("T")
-Row = dict[str, Any]
+Row = tuple[Any, ...]
+AT_MAX = 2**33  # Unix seconds, in the year 2242: what lies beyond is no time, and pandas would stop at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Run:
     """Everything a run's folder holds.
 
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
-    program, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
+    pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
     reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again). ``about`` is what
     run.json says beside the records (title, command, ...).
     """
@@ -112,12 +115,18 @@ def load_run(folder: Path) -> Run:
         raise NotADirectoryError(f"{folder} is no folder; expected the --out folder of a run")
     broken: list[BrokenLine] = []
     files = sorted({*folder.glob("records.jsonl"), *folder.glob("records-*.jsonl")})
-    programs = [program for file in files for program in _read(file, _program, broken)]
-    findings = list(_read(folder / "findings.jsonl", _finding, broken))
+    # Added up on the way: a night has a million programs, each with several modes, and no table looks at one of them.
+    steps: Counter[Row] = Counter()
+    records: list[Row] = []
+    for record, row in (both for file in files for both in _read(file, _record, broken)):
+        records.append(row)
+        for mode, verdict, count in record.steps:
+            steps[_pair(record), record.runner, record.worker, mode, verdict] += count
+    findings = list(_read(folder / "findings.jsonl", _finding_row, broken))
     about = list(_read(folder / "run.json", _about, broken))
     return Run(
-        records=_frame([record for record, _ in programs], RECORD_DTYPES),
-        steps=_frame([step for _, steps in programs for step in steps], STEP_DTYPES),
+        records=_frame(records, RECORD_DTYPES),
+        steps=_frame([(*key, count) for key, count in steps.items()], STEP_DTYPES),
         findings=_frame(findings, FINDING_DTYPES),
         broken=tuple(broken),
         about=about[-1] if about else {},
@@ -130,7 +139,7 @@ def load_records(folder: Path) -> pd.DataFrame:
 
 
 def load_steps(folder: Path) -> pd.DataFrame:
-    """One row per program, mode and verdict; see Run."""
+    """One row per pair, runner, worker, mode and verdict; see Run."""
     return load_run(folder).steps
 
 
@@ -153,54 +162,69 @@ def _read(file: Path, parse: Callable[[str], T], broken: list[BrokenLine]) -> It
                 broken.append(BrokenLine(file.name, number, f"{type(error).__name__}: {error}"))
 
 
-def _program(line: str) -> tuple[Row, list[Row]]:
-    """A record line as its row of ``records`` and its rows of ``steps``."""
+def _record(line: str) -> tuple[Record, Row]:
+    """A record, and its row of the frame, of which every field is what it should be, so that one odd line cannot spoil a column's dtype."""
     record = Record.from_line(line)
-    data = asdict(record) | {
-        "at": pd.Timestamp(record.at, unit="s", tz="UTC"),
-        "steps": sum(count for _, _, count in record.steps),
-        "pair": f"{record.prefill}:{record.decode}",
-    }
-    steps = [data | {"mode": mode, "verdict": verdict, "count": count} for mode, verdict, count in record.steps]
-    return _row(data, RECORD_DTYPES), [_row(step, STEP_DTYPES) for step in steps]
+    for _, verdict, _ in record.steps:
+        Verdict(verdict)
+    derived = {"pair": _pair(record), "steps": sum(count for _, _, count in record.steps)}
+    return record, tuple(check(derived[n] if n in derived else getattr(record, n)) for n, check in _RECORD_CHECKS)
 
 
-def _finding(line: str) -> Row:
+def _pair(record: Record) -> str:
+    return f"{record.prefill}:{record.decode}"
+
+
+def _finding_row(line: str) -> Row:
     data = json.loads(line)
     signature = Signature.parse(data["signature"])
     shown, runs = data["reliability"]
-    parts = {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
-    defaults = {"script": data["script"] or "", "known": data.get("known", False)}
-    return _row(data | parts | defaults | {"shown": shown, "runs": runs}, FINDING_DTYPES)
+    data |= {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
+    data |= {"script": data["script"] or "", "known": data.get("known", False), "shown": shown, "runs": runs}
+    return tuple(check(data[name]) for name, check in _checks(FINDING_DTYPES))
 
 
 def _about(line: str) -> dict[str, str]:
     return {_text(name): _text(value) for name, value in dict(json.loads(line)).items()}
 
 
-def _row(data: Row, dtypes: dict[str, Any]) -> Row:
-    """The declared columns of ``data``, each checked, so that one odd line cannot spoil a column's dtype."""
-    return {name: _CHECKS[str(dtype)](data[name]) for name, dtype in dtypes.items()}
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"got {value!r}; expected a string")
-    # JSON can spell half a surrogate pair, which no file can hold: it becomes U+FFFD.
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if not value.isascii():
+        # JSON can spell half a surrogate pair, which no file can hold: it becomes U+FFFD.
+        value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return sys.intern(value)  # most columns have a few texts, a million times each
+
+
+def _time(value: object) -> float:
+    seconds = float(value)  # type: ignore[arg-type]  # a TypeError is the answer
+    if not 0 <= seconds < AT_MAX:
+        raise ValueError(f"got {value!r}; expected Unix time in seconds")
+    return seconds
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "string": _text,
     "int64": int,
     "float64": float,
-    "category": lambda value: Verdict(value).value,
     "bool": bool,
+    "category": lambda value: Verdict(value).value,
     "object": lambda value: {_text(name): _text(text) for name, text in dict(value).items()},
-    "datetime64[ns, UTC]": pd.Timestamp,
+    "datetime64[ns, UTC]": _time,
 }
+
+
+def _checks(dtypes: dict[str, Any]) -> list[tuple[str, Callable[[Any], Any]]]:
+    return [(name, _CHECKS[str(dtype)]) for name, dtype in dtypes.items()]
+
+
+_RECORD_CHECKS = _checks(RECORD_DTYPES)
 
 
 def _frame(rows: list[Row], dtypes: dict[str, Any]) -> pd.DataFrame:
     """A frame with exactly the declared columns and dtypes, also when there is no row."""
-    return pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+    frame = pd.DataFrame(rows, columns=list(dtypes))
+    if "at" in dtypes:
+        frame["at"] = pd.to_datetime(frame["at"], unit="s", utc=True)
+    return frame.astype(dtypes)

@@ -41,11 +41,11 @@ def test_dtypes_are_the_same_for_empty_and_filled_frames(tmp_path: Path, filled:
     assert str(run.records["verdict"].dtype) == "category"
 
 
-def test_steps_have_one_row_per_program_mode_and_verdict(tmp_path: Path) -> None:
-    steps = load_steps(write_run(tmp_path, [BUG], []))
+def test_steps_are_added_up_per_pair_mode_and_verdict(tmp_path: Path) -> None:
+    steps = load_steps(write_run(tmp_path, [BUG, BUG], []))
     assert steps[["pair", "mode", "verdict", "count"]].values.tolist() == [
-        ["triton:fa3", "extend", "ok", 1],
-        ["triton:fa3", "verify_chain_prefill", "bug", 1],
+        ["triton:fa3", "extend", "ok", 2],
+        ["triton:fa3", "verify_chain_prefill", "bug", 2],
     ]
 
 
@@ -65,6 +65,8 @@ def test_a_finding_is_split_into_its_parts(tmp_path: Path) -> None:
         OK.to_line().replace('"worker":0', '"worker":"zero"'),
         OK.to_line().replace('"verdict":"ok"', '"verdict":"fine"'),
         OK.to_line().replace('"at":1800000010.0', '"at":1e99'),
+        OK.to_line().replace('"at":1800000010.0', '"at":NaN'),
+        OK.to_line().replace('["extend","ok",1]', '["extend","fine",1]'),
     ],
 )
 def test_a_broken_record_line_is_listed_and_the_rest_is_read(tmp_path: Path, line: str) -> None:
