@@ -81,9 +81,7 @@ def generate(choices: Choices, limits: Limits) -> Program:
         world = choices.pick(limits.worlds)
     else:
         pair = choices.pick(limits.pairs)
-        world = draw_world(
-            choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative
-        )
+        world = draw_world(choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative)
     drawer = _Drawer(choices, world, limits)
     return Program(world=world, ops=drawer.ops(), seed=seed)
 

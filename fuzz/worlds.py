@@ -68,9 +68,7 @@ def _draw_window(choices: Choices, page_size: int) -> int:
     return choices.pick([size for size in (page_size, page_size + 1, page_size - 1, 3, 5, 8) if size > 0])
 
 
-def _draw_speculative(
-    choices: Choices, world: World, modes: Mapping[str, int], *, single_slot_pages: bool
-) -> World:
+def _draw_speculative(choices: Choices, world: World, modes: Mapping[str, int], *, single_slot_pages: bool) -> World:
     """``world`` with EAGLE. Trees mostly get page size 1, where that may be: few backends serve them on larger pages."""
     mode = choices.pick(tuple(modes))
     steps = choices.integer(1, modes[mode])

@@ -221,6 +221,15 @@ def test_twins_behind_their_option() -> None:
     assert program_for(0, limits).world.pair == "triton:triton"
 
 
+def test_speculation_stays_within_what_a_pair_verifies_in() -> None:
+    pairs = ("a:b", "b:a", "a:c")
+    limits = Limits(pairs=pairs, speculative={"a:b": {"prefill": 2}, "b:a": {"decode": 1, "prefill": 1}})
+    worlds = [program_for(seed, limits).world for seed in range(400)]
+    drawn = {(world.pair, world.spec_mode, world.spec_steps) for world in worlds if world.is_speculative}
+    assert drawn == {("a:b", "prefill", 1), ("a:b", "prefill", 2), ("b:a", "decode", 1), ("b:a", "prefill", 1)}
+    assert {world.pair for world in worlds} == set(pairs)
+
+
 def small_scope(world: World, ops: int) -> list[Program]:
     limits = Limits(worlds=(world,), ops_min=ops, ops_max=ops)
     return list(takewhile(lambda program: program.seed == 0, (generate(choices, limits) for choices in exhaustive())))
