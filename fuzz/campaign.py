@@ -13,9 +13,10 @@ from fuzz.confirm import Confirmed, Patience, confirm, smallest
 from fuzz.death import HANG
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.generate import Limits, program_for
+from fuzz.launch import WorkerOptions
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import not_run, noteworthy, with_outcome
-from fuzz.process import Stopped, WorkerError, WorkerOptions, WorkerProcess
+from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.record import Record
 from fuzz.repro import known_signatures
@@ -23,6 +24,7 @@ from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
 from fuzz.targets import open_target
 from fuzz.trace import Trace
+from fuzz.worker import PAIRS, SPECULATIVE
 
 __all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
@@ -78,7 +80,9 @@ class _Campaign:
             self.store.end(record)
 
     def run(self, folder: Path | None) -> CampaignResult:
-        workers = [WorkerProcess(self.worker_options(folder, n), self.stop) for n in range(self.options.workers)]
+        options = self.options
+        first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor)
+        workers = [WorkerProcess(replace(first, number=number), self.stop) for number in range(options.workers)]
         try:
             if self.start(workers):
                 self.drive(workers)
@@ -89,10 +93,6 @@ class _Campaign:
                 worker.close()
         return self.result()
 
-    def worker_options(self, folder: Path | None, number: int) -> WorkerOptions:
-        options = self.options
-        return WorkerOptions(options.python, folder, options.out, number, options.device, options.executor)
-
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
         self.progress.phase(f"importing {self.options.target} in {len(workers)} worker(s)")
@@ -100,15 +100,19 @@ class _Campaign:
             for worker in workers:
                 worker.launch()
             ready, *_ = [worker.wait_ready() for worker in workers]
+            self.progress.phase("trying which pairs of backends start")
+            ready = replace(ready, pairs=workers[0].ask(PAIRS))
+            pairs = self.choose(ready.pairs)
+            if not pairs:
+                self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
+                return False
+            speculative = workers[0].ask(SPECULATIVE, pairs)
+            workers[0].renew()  # it has run programs to find that out
         except WorkerError as error:
             self.give_up(str(error))
             return False
         self.version = ready.sglang_version
-        pairs = self.choose(ready.pairs)
-        if not pairs:
-            self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
-            return False
-        self.limits = self.options.check_limits(pairs)
+        self.limits = self.options.limits(pairs, speculative)
         self.progress.started(self.options, ready, pairs)
         return True
 

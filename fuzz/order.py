@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,11 +63,14 @@ class CampaignOptions:
         if self.seed < 0:
             raise CampaignError(f"seed is {self.seed}; expected 0 or more")
         if self.pairs:
-            self.check_limits(self.pairs)
+            self.limits(self.pairs, None)
 
-    def check_limits(self, pairs: tuple[str, ...]) -> Limits:
+    def limits(self, pairs: tuple[str, ...], speculative: Mapping[str, Mapping[str, int]] | None) -> Limits:
+        """What programs are generated within; ``speculative`` as Limits has it. Raises CampaignError."""
         try:
-            limits = Limits(pairs=pairs, runner=self.runner, device=self.device, twins=self.twins)
+            limits = Limits(
+                pairs=pairs, runner=self.runner, device=self.device, twins=self.twins, speculative=speculative
+            )
             limits.check()
         except LimitsError as error:
             raise CampaignError(str(error)) from None

@@ -9,17 +9,17 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fuzz.death import Death, cause, out_of_memory_kills
+from fuzz.launch import WorkerOptions, environment
 from fuzz.output import size, tail, trim
 from fuzz.program import Program
 from fuzz.trace import Trace
-from fuzz.worker import EXECUTOR, EXIT_OUR_FAULT
+from fuzz.worker import EXIT_OUR_FAULT
 
-ROOT = Path(__file__).resolve().parent.parent  # the folder that holds our rooms, for the child's sys.path
 START_SECONDS = 300  # importing SGLang takes 10 to 15 s on a quiet machine; a cold disk and busy cores take longer
 SESSION_SECONDS = 60  # forking a session takes milliseconds
 POLL_SECONDS = 0.2  # how late an ended process or a stop is noticed at most
@@ -50,20 +50,8 @@ class _Ended(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """``folder`` holds ``sglang/`` (None: the installed one); logs go to ``out``, named by ``number``."""
-
-    python: str
-    folder: Path | None
-    out: Path
-    number: int = 0
-    device: str = "cpu"
-    executor: str = EXECUTOR
-
-
-@dataclass(frozen=True, slots=True)
 class Ready:
-    """What a worker says of its target: each pair with "" or the reason why it cannot run."""
+    """What a worker says of its target. ``pairs``, once it was asked: each with "" or the reason why it cannot run."""
 
     sglang_version: str
     pairs: dict[str, str]
@@ -86,7 +74,7 @@ class WorkerProcess:
         self._session_pid: int | None = None  # None: the next session has yet to greet
         self._requests = 0
         self._log = options.out / f"worker-{options.number}.log"
-        self._fault_file = options.out / f"worker-{options.number}.stack"
+        self._fault_file = options.fault_file
 
     def launch(self) -> None:
         """Start the child without waiting for it."""
@@ -100,13 +88,13 @@ class WorkerProcess:
         self._reply_fd, reply_fd = os.pipe()
         try:
             self._process = subprocess.Popen(
-                self._command(request_fd, reply_fd),
+                options.command(request_fd, reply_fd),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(request_fd, reply_fd),
                 cwd=options.out,  # what the target drops, it drops there
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,  # Ctrl-C reaches the parent alone, and the whole family can be ended
             )
         except OSError as error:
@@ -119,13 +107,6 @@ class WorkerProcess:
             for fd in (log, request_fd, reply_fd):
                 os.close(fd)
 
-    def _command(self, request_fd: int, reply_fd: int) -> list[str]:
-        options = self.options
-        command = [options.python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
-        command += [f"--fault-file={self._fault_file.resolve()}", f"--device={options.device}"]
-        command += [f"--executor={options.executor}"]
-        return command + ([f"--folder={options.folder.resolve()}"] if options.folder else [])
-
     def wait_ready(self, timeout_seconds: float = START_SECONDS) -> Ready:
         """Wait until the target is imported. WorkerError if that fails, whatever way."""
         try:
@@ -137,7 +118,21 @@ class WorkerProcess:
         if message["kind"] == "cannot_start":
             raise self._not_ready(f"cannot run the target: {message['message']}")
         self._session_pid = message["pid"]
-        return Ready(message["sglang_version"], message["pairs"], message["import_seconds"])
+        return Ready(message["sglang_version"], {}, message["import_seconds"])
+
+    def ask(self, question: str, about: Sequence[str] = (), timeout_seconds: float = START_SECONDS) -> Any:
+        """What the executor says to PAIRS or, about some pairs, to SPECULATIVE. Raises WorkerError."""
+        self._await_session()
+        try:
+            self._send({"ask": question, "about": list(about)})
+            answer = self._receive(("answer",), time.monotonic() + timeout_seconds)
+        except _Ended as ended:
+            raise self._not_ready(f"ended with {cause(ended.status)} when asked for its {question}") from None
+        except _Silence:
+            raise self._not_ready(f"said nothing for {timeout_seconds:.0f} s when asked for its {question}") from None
+        if "message" in answer:
+            raise self._not_ready(f"cannot tell its {question}: {answer['message']}")
+        return answer["value"]
 
     def run(self, program: Program, timeout_seconds: float) -> Trace:
         """Execute ``program``. A worker that dies or hangs over it yields a trace with that as its one finding.
@@ -151,8 +146,8 @@ class WorkerProcess:
         status: int | None
         try:
             self._send({"id": self._requests, "program": program.text})
-            message = self._receive(("trace",), started + timeout_seconds)
-            while message["id"] != self._requests:  # the answer of a session whose predecessor died while idle
+            message = {"id": None}
+            while message["id"] != self._requests:  # else the answer of a session whose predecessor died while idle
                 message = self._receive(("trace",), started + timeout_seconds)
             return Trace.from_json(message["trace"])
         except _Silence:
@@ -206,7 +201,7 @@ class WorkerProcess:
             except _Silence:
                 return
             except _Ended:
-                pass
+                self._session_pid = None
         self.wait_ready(SESSION_SECONDS)
 
     def _send(self, request: dict[str, Any]) -> None:
@@ -280,10 +275,3 @@ class WorkerProcess:
     def _not_ready(self, what: str) -> WorkerError:
         self.close()
         return WorkerError(f"the worker {what} (log: {self._log})")
-
-
-def _environment() -> dict[str, str]:
-    """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
-    ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}

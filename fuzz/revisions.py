@@ -17,7 +17,8 @@ from typing import Any
 from fuzz.comparison import Cell, CompareResult, Row, in_order
 from fuzz.confirm import Confirmed, Patience, bugs, confirm, smallest
 from fuzz.finding import Finding, Signature, Verdict
-from fuzz.process import WorkerError, WorkerOptions, WorkerProcess
+from fuzz.launch import WorkerOptions
+from fuzz.process import WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.repro import Repro, read_program, read_repro, repros_in
 from fuzz.store import make_folder

@@ -27,17 +27,18 @@ from fuzz.program import Program, parse
 from fuzz.trace import Trace
 
 EXECUTOR = "fuzz.execute"
-# A session's exit status when it makes room for a fresh one, when its parent has gone, when it could not say
-# what it offers, and when the harness itself failed. From 200 on, so that no exit status a target is likely to choose is taken for one of them.
+# A session's exit status when it makes room for a fresh one, when its parent has gone, and when the
+# harness itself failed. From 200 on, so that no exit status a target is likely to choose is taken for one of them.
 EXIT_FRESH = 201
 EXIT_ORPHANED = 202
-EXIT_NOT_READY = 203
-EXIT_OUR_FAULT = 204
+EXIT_OUR_FAULT = 203
+# What may be asked of the executor besides running a program.
+PAIRS, SPECULATIVE = "pairs", "speculative"
 _PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class Executor(Protocol):
-    """What ``--executor`` names: a module with these three functions."""
+    """What ``--executor`` names: a module with these functions."""
 
     def prepare(self) -> str:
         """Import the target; its version."""
@@ -45,6 +46,10 @@ class Executor(Protocol):
 
     def available_pairs(self) -> dict[str, str]:
         """PREFILL:DECODE -> "" or the reason why it cannot run here."""
+        ...
+
+    def speculative_modes(self, pairs: Sequence[str]) -> dict[str, dict[str, int]]:
+        """For each pair the speculative modes it verifies in, each with the most draft steps."""
         ...
 
     def execute(self, program: Program) -> Trace: ...
@@ -85,11 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         executor, version = _load(options.executor, options.folder)
     except BaseException as error:  # noqa: BLE001 - the import of a foreign package may fail in any way; it is reported
-        _say_cannot_start(pipes, error)
-        return EXIT_NOT_READY
+        traceback.print_exc()
+        pipes.send("cannot_start", message=_one_line(error))
+        return 1
     about = {"sglang_version": version, "import_seconds": time.monotonic() - started}
     if options.device == "cuda":
-        return _session(pipes, executor, about, 0)
+        return _session(pipes, executor, about)
     return _sessions(pipes, executor, about)
 
 
@@ -132,26 +138,25 @@ def _load(executor_name: str, folder: str) -> tuple[Executor, str]:
 
 def _sessions(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
     """Fork one session after the other until the parent closes its end."""
-    number, parent = 0, os.getpid()
+    parent = os.getpid()
     while True:
         pid = os.fork()
         if pid == 0:
-            _run_forked(pipes, executor, about, number, parent)
+            _run_forked(pipes, executor, about, parent)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if status in (EXIT_ORPHANED, EXIT_NOT_READY):
-            return status
+        if status == EXIT_ORPHANED:
+            return 0
         if status != EXIT_FRESH:
             pipes.send("died", status=status)
-        number += 1
 
 
-def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], number: int, parent: int) -> None:
+def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], parent: int) -> None:
     """Never returns: a forked session must not run what its parent would run at exit."""
     _die_with_parent()
     if os.getppid() != parent:  # it died before we asked to be told
         os._exit(EXIT_ORPHANED)
     try:
-        status = _session(pipes, executor, about, number)
+        status = _session(pipes, executor, about)
     except BaseException:  # noqa: BLE001 - ours, not the target's: into the log, and the parent sees a death
         traceback.print_exc()
         status = EXIT_OUR_FAULT
@@ -160,25 +165,29 @@ def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], number:
     os._exit(status)
 
 
-def _session(pipes: Pipes, executor: Executor, about: dict[str, Any], number: int) -> int:
-    """Answer requests until told to end. The first session says which pairs there are; later ones only greet."""
-    try:
-        pairs = executor.available_pairs() if number == 0 else {}
-    except BaseException as error:  # noqa: BLE001 - as for the import: foreign code, and the reason is passed on
-        _say_cannot_start(pipes, error)
-        return EXIT_NOT_READY
-    pipes.send("ready", pid=os.getpid(), pairs=pairs, **about)
+def _session(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
+    """Greet, then answer requests until told to end."""
+    pipes.send("ready", pid=os.getpid(), **about)
     while (request := pipes.receive()) is not None:
         if request.get("fresh"):
             return EXIT_FRESH
-        trace = _execute(executor, parse(request["program"]), about["sglang_version"])
-        pipes.send("trace", id=request["id"], trace=trace.to_json())
+        if "ask" in request:
+            pipes.send("answer", **_answer(executor, request))
+        else:
+            trace = _execute(executor, parse(request["program"]), about["sglang_version"])
+            pipes.send("trace", id=request["id"], trace=trace.to_json())
     return EXIT_ORPHANED
 
 
-def _say_cannot_start(pipes: Pipes, error: BaseException) -> None:
-    traceback.print_exc()
-    pipes.send("cannot_start", message=_one_line(error))
+def _answer(executor: Executor, request: dict[str, Any]) -> dict[str, Any]:
+    """What the executor says of the target, or why it could not."""
+    try:
+        if request["ask"] == PAIRS:
+            return {"value": executor.available_pairs()}
+        return {"value": executor.speculative_modes(request["about"])}
+    except BaseException as error:  # noqa: BLE001 - as for the import: foreign code, and the reason is passed on
+        traceback.print_exc()
+        return {"message": _one_line(error)}
 
 
 def _execute(executor: Executor, program: Program, version: str) -> Trace:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.process import WorkerOptions, WorkerProcess
+from fuzz.launch import WorkerOptions
+from fuzz.process import WorkerProcess
 
 FAKE_EXECUTOR = "tests.fuzz.fake_executor"
 CLEAN = "def step(kind, seed):\n    pass\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from fuzz.finding import Finding, Signature, Verdict
@@ -25,6 +26,10 @@ def prepare() -> str:
 
 def available_pairs() -> dict[str, str]:
     return dict(getattr(_target, "PAIRS", {"triton:torch_native": "", "triton:fa3": "no fa3 here"}))
+
+
+def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
+    return {pair: dict(getattr(_target, "MODES", {"prefill": 4, "decode": 4})) for pair in pairs}
 
 
 def execute(program: Program) -> Trace:

@@ -20,7 +20,8 @@ import pytest
 from fuzz import store as store_module
 from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, run_campaign
 from fuzz.generate import Limits, program_for
-from fuzz.process import ROOT, Ready
+from fuzz.launch import ROOT
+from fuzz.process import Ready
 from fuzz.program import Extend, Program, Row, parse
 from fuzz.record import Record
 from fuzz.store import StoreError
@@ -250,6 +251,13 @@ def test_finding_is_saved_when_the_stop_comes_while_it_is_examined(options: Any)
     (finding,) = findings(result_of[0].out)
     assert finding["script"] != ""
     assert result_of[0].exit_code == 1
+
+
+def test_speculation_is_drawn_only_in_modes_that_the_target_verifies_in(options: Any) -> None:
+    result = run_campaign(options("MODES = {}\n" + CLEAN, programs=40), Log())
+    modes = {mode for record in records(result.out) for mode, _, _ in record.steps}
+    assert "decode" in modes
+    assert "verify" not in modes
 
 
 def test_two_workers_run_each_program_once(options: Any) -> None:

@@ -13,8 +13,9 @@ import pytest
 from fuzz.finding import Finding, Verdict
 from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Decode, Extend, Program, Row, Verify
+from fuzz.worker import PAIRS, SPECULATIVE
 from stubs.world import World
-from tests.fuzz.conftest import MakeWorker
+from tests.fuzz.conftest import CLEAN, MakeWorker
 
 EXTEND = Extend((Row(0, 3),))
 GOOD = Program(World(), (EXTEND,))
@@ -42,12 +43,30 @@ def only_finding(worker: WorkerProcess, program: Program, timeout_seconds: float
     return finding
 
 
-def test_ready_tells_version_and_pairs(make_worker: MakeWorker) -> None:
+def test_ready_tells_the_version(make_worker: MakeWorker) -> None:
     worker = make_worker()
     worker.launch()
-    ready = worker.wait_ready(30)
-    assert ready.sglang_version == "9.1"
-    assert ready.pairs == {"triton:torch_native": "", "triton:fa3": "no fa3 here"}
+    assert worker.wait_ready(30).sglang_version == "9.1"
+
+
+def test_asked_for_its_pairs(make_worker: MakeWorker) -> None:
+    assert make_worker().ask(PAIRS) == {"triton:torch_native": "", "triton:fa3": "no fa3 here"}
+
+
+def test_asked_for_speculative_modes(make_worker: MakeWorker) -> None:
+    worker = make_worker("MODES = {'decode': 2}\n" + CLEAN)
+    assert worker.ask(SPECULATIVE, ["triton:fa3"]) == {"triton:fa3": {"decode": 2}}
+
+
+def test_asked_what_it_cannot_tell(make_worker: MakeWorker) -> None:
+    with pytest.raises(WorkerError, match="cannot tell its pairs: TypeError: 'int' object is not iterable"):
+        make_worker("PAIRS = 3\n").ask(PAIRS)
+
+
+def test_death_over_a_question(make_worker: MakeWorker) -> None:
+    source = "import os\nclass Pairs:\n    def keys(self): os.abort()\nPAIRS = Pairs()\n"
+    with pytest.raises(WorkerError, match="ended with SIGABRT when asked for its pairs"):
+        make_worker(source).ask(PAIRS)
 
 
 def test_run_returns_the_trace(make_worker: MakeWorker) -> None:

@@ -1,0 +1,41 @@
+"""How a worker is started: its options, its command line and its environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.worker import EXECUTOR
+
+ROOT = Path(__file__).resolve().parent.parent  # the folder that holds our rooms, for the child's sys.path
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """``folder`` holds ``sglang/`` (None: the installed one); logs go to ``out``, named by ``number``."""
+
+    python: str
+    folder: Path | None
+    out: Path
+    number: int = 0
+    device: str = "cpu"
+    executor: str = EXECUTOR
+
+    @property
+    def fault_file(self) -> Path:
+        """Where Python writes the stack of a worker that crashes or hangs."""
+        return self.out / f"worker-{self.number}.stack"
+
+    def command(self, request_fd: int, reply_fd: int) -> list[str]:
+        command = [self.python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
+        command += [f"--fault-file={self.fault_file.resolve()}", f"--device={self.device}"]
+        command += [f"--executor={self.executor}"]
+        return command + ([f"--folder={self.folder.resolve()}"] if self.folder else [])
+
+
+def environment() -> dict[str, str]:
+    """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
+    ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}
