@@ -11,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzz import doctor
+from fuzz.audit import AuditReport
 from fuzz.comparison import Cell, CompareResult
 from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
 from fuzz.revisions import ReplayResult
 
 COULD_NOT_RUN = 3
+AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
 TITLE_COLUMNS = 60  # the signature tells the rest
 
@@ -105,6 +107,29 @@ def doctor_table(report: doctor.Report) -> Table:
     for what, state, detail in doctor.to_table_rows(report):
         table.add_row(Text(what), Text(state, STYLES.get(state, "")), Text(_line(detail)))
     return table
+
+
+def audit_table(report: AuditReport) -> Table:
+    """The rows that matter most, worst first."""
+    table = _table("", "wrapper", "name", "answer", "why", "read in")
+    for row in report.rows[:AUDIT_ROWS_MAX]:
+        places = [reader.place.rsplit("/", 1)[-1] for reader in row.readers]
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        table.add_row(
+            Text("gap" if row.gap else "", "red"),
+            Text(row.wrapper),
+            Text(row.name),
+            Text(row.answer, STYLES.get(row.answer, "")),
+            Text(_line(row.why)),
+            Text(f"{places[0]}{more}" if places else "–", "dim"),
+        )
+    return table
+
+
+def audit_headline(report: AuditReport) -> str:
+    left = len(report.rows) - AUDIT_ROWS_MAX
+    gaps = "1 gap" if report.gaps == 1 else f"{report.gaps} gaps"
+    return f"{gaps}, {len(report.rows)} rows" + (f", {left} of them not shown (--json has all)" if left > 0 else "")
 
 
 def _state(cell: Cell) -> Text:

@@ -32,6 +32,8 @@ STYLES = {
     "real": "green",
     "bug": "bold red",
     "other": "red",
+    "missing": "red",
+    "shadowed": "yellow",
     "cannot be built": "red",
     "absent": "red",
     "stood in": "yellow",

@@ -12,6 +12,7 @@ import click
 
 from fuzz import answers, arguments, revisions
 from fuzz.answers import COULD_NOT_RUN
+from fuzz.audit import audit as read_audit
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
 from fuzz.display import Display, console
 from fuzz.doctor import diagnose
@@ -224,18 +225,21 @@ def audit(target: str, wrappers: tuple[str, ...], write_test: Path | None, pytho
     Exit status: 0, or 1 on a gap.
     """
     with Display(console(stderr=True)) as display, open_target(target) as opened:
-        from fuzz.audit import audit as read_audit
+        display.phase(f"reading {target}")
+        try:
+            report = read_audit(opened.folder or installed_folder(python), wrappers)
+        except ValueError as error:
+            raise click.UsageError(str(error), click.get_current_context()) from None
+    if write_test is not None:
         from fuzz.audit import write_test as write_test_file
 
-        display.phase(f"reading {target}")
-        report = read_audit(opened.folder or installed_folder(python), wrappers)
-    if write_test is not None:
         write_test_file(report, write_test)
         _tell(f"wrote {write_test}")
     if as_json:
-        _print_json(report.to_json())
+        click.echo(report.to_json())
     else:
         console().print(answers.audit_table(report))
+        click.echo(answers.audit_headline(report))
     return 1 if report.gaps else 0
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from fuzz import verbs
 from fuzz.__main__ import main
+from fuzz.audit import AuditReport, Reader
+from fuzz.audit import Row as AuditRow
 from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, Progress, run_campaign
 from fuzz.comparison import Cell, CompareResult, Row
 from fuzz.doctor import Backend, Part, Report
@@ -413,6 +415,55 @@ def test_doctor_lists_what_is_stood_in(monkeypatch: pytest.MonkeyPatch, capsys: 
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["sgl_kernel", "stood", "in", "not", "installed"] in rows
     assert ["backend", "fa3", "cannot", "be", "built", "no", "kernel"] in rows
+
+
+GAP_ROW = AuditRow(
+    "HybridAttnBackend", "field", "missing", (), (Reader("eagle.py:build", "plain"),), "crash", 9.0, "no", True
+)
+FINE_ROW = replace(GAP_ROW, name="other", answer="base", gap=False)
+
+
+@pytest.mark.parametrize(("rows", "status"), [((GAP_ROW, FINE_ROW), 1), ((FINE_ROW,), 0)])
+def test_audit_exits_1_on_a_gap(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_target: MakeTarget, rows: tuple[AuditRow, ...], status: int
+) -> None:
+    monkeypatch.setattr(verbs, "read_audit", lambda folder, wrappers: AuditReport(rows, (), ()))
+    assert main(["audit", "--target", f"path:{make_target()}"]) == status
+
+
+def test_audit_prints_ranked_rows(
+    monkeypatch: pytest.MonkeyPatch, make_target: MakeTarget, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verbs, "read_audit", lambda folder, wrappers: AuditReport((GAP_ROW,) * 25, (), ()))
+    main(["audit", "--target", f"path:{make_target()}"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["gap", "HybridAttnBackend", "field", "missing", "no", "eagle.py:build"]
+    assert len(lines) == 22
+    assert lines[-1] == "25 gaps, 25 rows, 5 of them not shown (--json has all)"
+
+
+def test_audit_hands_its_wrappers_on(monkeypatch: pytest.MonkeyPatch, make_target: MakeTarget) -> None:
+    seen: list[Any] = []
+
+    def read(folder: Path, wrappers: tuple[str, ...]) -> AuditReport:
+        seen.extend([folder, wrappers])
+        return AuditReport((), (), ())
+
+    monkeypatch.setattr(verbs, "read_audit", read)
+    folder = make_target()
+    main(["audit", "--target", f"path:{folder}", "--wrapper", "A", "B"])
+    assert seen == [folder, ("A", "B")]
+
+
+def test_an_unknown_wrapper_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, make_target: MakeTarget, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(folder: Path, wrappers: tuple[str, ...]) -> AuditReport:
+        raise ValueError("no wrapper named X in this release; it has A, B")
+
+    monkeypatch.setattr(verbs, "read_audit", refuse)
+    line = mistake(capsys, "audit", "--target", f"path:{make_target()}", "--wrapper", "X")
+    assert line == "no wrapper named X in this release; it has A, B; see seamripper audit --help"
 
 
 def test_report_writes_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
