@@ -236,12 +236,18 @@ class _Campaign:
 
     def save_script(self, path: Path, confirmed: Confirmed) -> str:
         """Write the repro unless one of that name is there; its path."""
+        provenance = {
+            "target": self.options.target,
+            "sglang_version": self.version,
+            "reliability": f"{confirmed.shown}/{confirmed.runs}",
+            "command": self.options.command,
+        }
         if not path.exists():
             try:
                 from fuzz.script import write_script
             except ImportError:
                 return ""
-            write_whole(path, write_script(confirmed.program, confirmed.finding, {}))
+            write_whole(path, write_script(confirmed.program, confirmed.finding, provenance))
         return str(path)
 
     @property

@@ -28,7 +28,9 @@ class WorkerOptions:
         return self.out / f"worker-{self.number}.stack"
 
     def command(self, request_fd: int, reply_fd: int) -> list[str]:
-        command = [self.python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
+        # The child starts in another folder. Not resolved: a link is what makes a virtual environment's interpreter.
+        python = os.path.abspath(self.python) if os.sep in self.python else self.python
+        command = [python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
         command += [f"--fault-file={self.fault_file.resolve()}", f"--device={self.device}"]
         command += [f"--executor={self.executor}"]
         return command + ([f"--folder={self.folder.resolve()}"] if self.folder else [])
@@ -37,5 +39,6 @@ class WorkerOptions:
 def environment() -> dict[str, str]:
     """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
     ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    path = os.pathsep.join([str(ROOT), *map(os.path.abspath, given)])
     return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}

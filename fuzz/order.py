@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,16 @@ class CampaignOptions:
     shrink: bool = True
     program_seconds: float = 120.0
     executor: str = EXECUTOR
+
+    @property
+    def command(self) -> str:
+        """The command line that tests the same programs again. Paths and budget, which change none, are left out."""
+        words = ["seamripper", "run", "--target", self.target, "--seed", str(self.seed)]
+        for pair in self.pairs:
+            words += ["--pair", pair]
+        for name, value, usual in (("runner", self.runner, "fake"), ("device", self.device, "cpu")):
+            words += [f"--{name}", value] if value != usual else []
+        return shlex.join([*words, *(["--twins"] if self.twins else [])])
 
     def check(self) -> None:
         """Raise CampaignError on the first rule broken."""
