@@ -20,7 +20,7 @@ from fuzz.revisions import ReplayResult
 COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
-TITLE_COLUMNS = 60  # the signature tells the rest
+TITLE_COLUMNS = 90  # the signature tells the rest
 
 
 def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, Any]:

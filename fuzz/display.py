@@ -60,6 +60,7 @@ class Display:
         self._phase = ""
         self._later: threading.Timer | None = None
         self._started = self._said = time.monotonic()
+        self._ahead = 0.0  # the campaign's clock starts before ``started``: it counts the import
         self._programs = self._steps = self._new = 0
         self._verdicts: Counter[str] = Counter()
         # Last: it renders at once.
@@ -92,16 +93,18 @@ class Display:
         self._options = options
         self.phase("")
         self._started = self._said = time.monotonic()
+        self._ahead = ready.import_seconds
         about = f"SGLang {ready.sglang_version}, {options.runner} runner, {', '.join(pairs)}"
         self._say(f"{about} (imported in {ready.import_seconds:.0f} s)")
 
     def program_done(self, record: Record) -> None:
         self._programs += 1
+        self._ahead = record.elapsed_seconds - self._seconds
         self._steps += sum(count for _, _, count in record.steps)
         self._verdicts[record.verdict] += 1
         if not self._live and time.monotonic() - self._said >= PLAIN_SECONDS:
             self._said = time.monotonic()
-            self._say(f"{self._seconds:.0f} s: {self._rates()}; {self._counts()}")
+            self._say(f"{record.elapsed_seconds:.0f} s: {self._rates()}; {self._counts()}")
 
     def finding(self, finding: dict[str, Any]) -> None:
         self.phase("")
@@ -118,6 +121,7 @@ class Display:
 
     @property
     def _seconds(self) -> float:
+        """Since the workers were ready: rates do not count the import."""
         return time.monotonic() - self._started
 
     def _say(self, text: str) -> None:
@@ -147,7 +151,10 @@ class Display:
     def _budget(self) -> RenderableType:
         """How much of the budget is spent: of the seconds or the programs, whichever will end the campaign first."""
         assert self._options is not None
-        parts = [(self._seconds, self._options.seconds, "s"), (self._programs, self._options.programs, "programs")]
+        parts = [
+            (self._seconds + self._ahead, self._options.seconds, "s"),
+            (self._programs, self._options.programs, "programs"),
+        ]
         done, total, unit = max(((d, t, u) for d, t, u in parts if t), key=lambda part: part[0] / part[1])
         bar = ProgressBar(total=total, completed=min(done, total), width=BAR_COLUMNS)
         row = Table.grid(padding=(0, 1))

@@ -43,7 +43,7 @@ def test_a_log_gets_a_line_of_counts_now_and_then(monkeypatch: pytest.MonkeyPatc
         display.program_done(OK)
         display.program_done(BUG)
     last = text(to).splitlines()[-1]
-    assert last.startswith("0 s: 2 programs (")
+    assert last.startswith("20 s: 2 programs (")
     assert "6 steps (" in last
     assert last.endswith("; 1 ok, 1 bug; 0 new")
 
