@@ -36,9 +36,24 @@ class Listener(Protocol):
     def finished(self) -> None: ...
 
 
+@dataclasses.dataclass(slots=True)
+class _Process:
+    """What this process's one patched language needs to know; there is one, as there is one triton.language."""
+
+    replayer: Replayer | None = None  # kept when the patches are taken back: its replays stay true
+    undo: Callable[[], None] | None = None  # set while the interpreter is fast
+    listener: Listener | None = None
+
+
+_PROCESS = _Process()
+
+
 @contextmanager
 def fast() -> Iterator[None]:
-    """Within, kernels run in the fast interpreter. Not for nesting, nor for threads: the language is patched."""
+    """Within, kernels run in the fast interpreter; nothing to do if they do already. One thread only."""
+    if _PROCESS.undo is not None:
+        yield
+        return
     undo = install()
     try:
         yield
@@ -51,20 +66,23 @@ def checked(policies: Sequence[SlotPolicy] = (), reachable: Sequence[Any] = ()) 
     """As `fast`, and every access of a kernel is checked; what was wrong stands in the log's ``violations``.
 
     ``policies`` say which rows of a KV buffer may be read and written. ``reachable`` are tensors whose addresses
-    kernels find in tables instead of in their arguments.
+    kernels find in tables instead of in their arguments. Cheap to enter after `install`. Not for nesting.
     """
-    checker = Checker(interpreter_module(), policies, reachable)
-    undo = install(checker)
-    checker.attach()
-    try:
-        yield checker.log
-    finally:
-        checker.detach()
-        undo()
+    assert _PROCESS.listener is None, "checked() within checked()"
+    with fast():
+        checker = Checker(interpreter_module(), policies, reachable)
+        checker.attach()
+        _PROCESS.listener = checker
+        try:
+            yield checker.log
+        finally:
+            _PROCESS.listener = None
+            checker.detach()
 
 
-def install(listener: Listener | None = None) -> Callable[[], None]:
+def install() -> Callable[[], None]:
     """Make the interpreter fast from here on; the returned function takes it back."""
+    assert _PROCESS.undo is None, "the interpreter is fast already"
     module: Any = interpreter_module()
     builder, semantic = module.interpreter_builder, module.interpreter_semantic
     function, executor = module.InterpretedFunction, module.GridExecutor
@@ -75,20 +93,24 @@ def install(listener: Listener | None = None) -> Callable[[], None]:
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
     function.__call__ = _device_call(module)
     executor.__init__ = _executor_init(executor.__init__)
-    executor.__call__ = _launch(module, executor.__call__, listener)
+    executor.__call__ = _launch(module, executor.__call__)
     semantic.to_tensor = _to_tensor(semantic.to_tensor, module.tl.tensor)
 
     def undo() -> None:
         function.__call__, executor.__init__, executor.__call__, builder.options, module._get_np_dtype = stock
         del semantic.to_tensor
         scope.restore()
+        _PROCESS.undo = None
 
+    _PROCESS.undo = undo
     return undo
 
 
 def _patch_language(module: Any) -> Any:
     """Patch triton.language as stock would for a kernel that sees all of it, builtins wrapped for replay."""
-    replayer = Replayer(module)
+    if _PROCESS.replayer is None:
+        _PROCESS.replayer = Replayer(module)
+    replayer = _PROCESS.replayer
 
     def patch_attribute(obj: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
         scope.set_attr(obj, name, replayer.wrap(member))
@@ -165,7 +187,7 @@ def _on_host(value: Any) -> bool:
     return device is None or getattr(device, "type", "cpu") == "cpu"
 
 
-def _launch(module: Any, stock: Callable[..., None], listener: Listener | None) -> Callable[..., None]:
+def _launch(module: Any, stock: Callable[..., None]) -> Callable[..., None]:
     """GridExecutor.__call__ for arguments that are in host memory; others take stock's way, unchecked."""
     parameters: dict[Any, frozenset[str]] = {}
 
@@ -180,6 +202,7 @@ def _launch(module: Any, stock: Callable[..., None], listener: Listener | None) 
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         given = inspect.getcallargs(self.fn, *args, **kwargs)
+        listener = _PROCESS.listener
         if listener is None:
             _run(module, self, given)
             return

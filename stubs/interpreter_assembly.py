@@ -41,7 +41,7 @@ class Assembly:
     def __init__(self, module: Any, operations: dict[str, Any], recorder: Recording) -> None:
         self.module, self.operations, self.recorder = module, operations, recorder
         self.handle, self.tensor, self.builder = module.TensorHandle, module.tl.tensor, module.interpreter_builder
-        self.names: dict[str, Any] = {"H": _handle_maker(module.TensorHandle)}
+        self.names: dict[str, Any] = {"H": handle_maker(module.TensorHandle)}
         self.uses_whole = False
         self.constants: set[int] = set()
         self.makers: dict[int, tuple[str, tuple[Any, ...]]] = {}
@@ -183,7 +183,7 @@ def binary_operations(builder_type: Any) -> dict[str, Any]:
     return found
 
 
-def _handle_maker(handle_type: Any) -> Callable[[Any, Any], Any]:
+def handle_maker(handle_type: Any) -> Callable[[Any, Any], Any]:
     """A TensorHandle without the check of its width, which the caller has made."""
     new = object.__new__
 
@@ -212,7 +212,7 @@ def _tensor_maker(tensor_type: Any, attributes: dict[str, Any]) -> Callable[[Any
 
 def _binary(operation: Any, dtype: Any, inputs: list[Any], module: Any) -> Callable[[Any, Any], Any]:
     """InterpreterBuilder.binary_op for operands of known types."""
-    make = _handle_maker(module.TensorHandle)
+    make = handle_maker(module.TensorHandle)
     left_dtype, right_dtype = inputs
     pointer = isinstance(dtype, module.tl.pointer_type)
     limit = 8 if pointer else max(1, dtype.primitive_bitwidth // 8)
@@ -233,7 +233,7 @@ def _binary(operation: Any, dtype: Any, inputs: list[Any], module: Any) -> Calla
 
 def _addptr(size: int, dtype: Any, module: Any) -> Callable[[Any, Any], Any]:
     """InterpreterBuilder.create_addptr for elements of ``size`` bytes."""
-    make = _handle_maker(module.TensorHandle)
+    make = handle_maker(module.TensorHandle)
     unsigned = np.uint64
 
     def run(pointer: Any, offset: Any) -> Any:
@@ -248,7 +248,7 @@ def _plain_cast(args: tuple[Any, ...]) -> bool:
 
 
 def _cast(numpy_dtype: Any, dtype: Any, module: Any) -> Callable[[Any], Any]:
-    make = _handle_maker(module.TensorHandle)
+    make = handle_maker(module.TensorHandle)
     return lambda source: make(source.data.astype(numpy_dtype), dtype)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stubs.interpreter_assembly import handle_maker
 from stubs.interpreter_log import Log, SlotPolicy, Violation
 
 _TOP = 1 << 63  # set in virtual addresses only
@@ -104,48 +105,53 @@ class Checker:
 
     def attach(self) -> None:
         """Put the checks in; the memory methods are looked up at each call, so replays pass through them too."""
-        builder, handle, tl = self.module.InterpreterBuilder, self.module.TensorHandle, self.module.tl
+        builder, make, int1 = (
+            self.module.InterpreterBuilder,
+            handle_maker(self.module.TensorHandle),
+            self.module.tl.int1,
+        )
         self.stock = {name: getattr(builder, name) for name in self.METHODS}
-        stock, check = self.stock, self._check
-        stock_convert = self.module._implicit_cvt
-        self.stock["_implicit_cvt"] = stock_convert
+        stock_load, stock_store, stock_swap, stock_update = self.stock.values()
+        check = self._check
 
-        def load(own: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+        def load(own: Any, pointers: Any, mask: Any, *rest: Any, **named: Any) -> Any:
             real, safe = check(pointers, _bools(mask), "load")
-            safe_mask = handle(safe, tl.int1)
-            return stock["create_masked_load"](own, handle(real, pointers.dtype), safe_mask, other, *rest, **named)
+            return stock_load(own, make(real, pointers.dtype), make(safe, int1), *rest, **named)
 
         def store(own: Any, pointers: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
             real, safe = check(pointers, _bools(mask), "store")
-            safe_mask = handle(safe, tl.int1)
-            return stock["create_masked_store"](own, handle(real, pointers.dtype), value, safe_mask, *rest, **named)
+            return stock_store(own, make(real, pointers.dtype), value, make(safe, int1), *rest, **named)
 
         def swap(own: Any, pointers: Any, expected: Any, *rest: Any) -> Any:
             real, safe = check(pointers, np.ones(pointers.data.shape, bool), "atomic")
             if not safe.all():  # there is no mask to leave a lane out with: the whole operation is left out
-                return handle(np.zeros_like(expected.data), expected.dtype)
-            return stock["create_atomic_cas"](own, handle(real, pointers.dtype), expected, *rest)
+                return make(np.zeros_like(expected.data), expected.dtype)
+            return stock_swap(own, make(real, pointers.dtype), expected, *rest)
 
         def update(own: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
             real, safe = check(pointers, _bools(mask), "atomic")
-            safe_mask = handle(safe, tl.int1)
-            pointers = handle(real, pointers.dtype)
-            return stock["create_atomic_rmw"](own, operation, pointers, value, safe_mask, *rest)
+            return stock_update(own, operation, make(real, pointers.dtype), value, make(safe, int1), *rest)
+
+        for name, method in zip(self.METHODS, (load, store, swap, update), strict=True):
+            setattr(builder, name, method)
+        self.stock["_implicit_cvt"] = self.module._implicit_cvt
+        self.module._implicit_cvt = self._converter(self.module._implicit_cvt)
+
+    def _converter(self, stock: Any) -> Any:
+        """_implicit_cvt with virtual addresses; stock calls it for what tuples and descriptors hold, too."""
 
         def convert(argument: Any) -> Any:
-            converted = stock_convert(argument)
+            converted = stock(argument)
             if hasattr(argument, "data_ptr"):
                 tag = len(self.regions) + 1
-                tensor = getattr(argument, "base", argument)
                 names = self.names.get(id(argument), ["?"])
-                region = Region(names.pop(0) if len(names) > 1 else names[0], tensor, tag, self.policies)
+                name = names.pop(0) if len(names) > 1 else names[0]
+                region = Region(name, getattr(argument, "base", argument), tag, self.policies)
                 self.regions[_TOP >> 48 | tag] = region
                 converted.handle.data = np.array([region.virtual], dtype=np.uint64)
             return converted
 
-        for name, method in zip(self.METHODS, (load, store, swap, update), strict=True):
-            setattr(builder, name, method)
-        self.module._implicit_cvt = convert
+        return convert
 
     def detach(self) -> None:
         self.module._implicit_cvt = self.stock.pop("_implicit_cvt")
@@ -163,8 +169,7 @@ class Checker:
         region = self.regions.get(data.item(0) >> 48)
         if region is None:
             return self._check_mixed(pointers, mask, access)
-        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        limit = region.limits.get(size)
+        limit = region.limits.get(_bytes(pointers.dtype))
         offset = data - region.base
         if limit is None:
             return self._check_mixed(pointers, mask, access)
@@ -178,7 +183,7 @@ class Checker:
     def _check_mixed(self, pointers: Any, mask: NDArray[np.bool_], access: str) -> tuple[Any, NDArray[np.bool_]]:
         """The same lane by lane: several arguments in one access, or a lane that is wrong."""
         data = np.asarray(pointers.data)
-        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        size = _bytes(pointers.dtype)
         mask = np.broadcast_to(mask, data.shape)
         real, safe = data.copy(), mask.copy()
         tags = data >> np.uint64(48)
@@ -282,6 +287,13 @@ class Checker:
             line=line,
             text=linecache.getline(file, line).strip(),
         )
+
+
+def _bytes(dtype: Any) -> int:
+    """Bytes that one lane of a pointer of this type touches."""
+    while hasattr(dtype, "element_ty"):
+        dtype = dtype.element_ty
+    return max(1, int(dtype.primitive_bitwidth) // 8)
 
 
 def _bools(mask: Any) -> NDArray[np.bool_]:
