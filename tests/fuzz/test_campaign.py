@@ -260,6 +260,19 @@ def test_speculation_is_drawn_only_in_modes_that_the_target_verifies_in(options:
     assert "verify" not in modes
 
 
+def test_finding_that_nobody_had_looked_into_is_taken_up_again(options: Any) -> None:
+    chosen: CampaignOptions = options(on_decode("raise KeyError('x')"))
+    first = run_campaign(chosen, Log())
+    (finding,) = findings(first.out)
+    Path(finding["script"]).unlink()
+    unexamined = {**finding, "reliability": [0, 0], "script": ""}  # as a kill in mid-examination leaves it
+    (first.out / "findings.jsonl").write_text(json.dumps(unexamined) + "\n")
+    run_campaign(chosen, Log())
+    (again,) = findings(first.out)
+    assert (again["reliability"], again["script"]) == ([3, 3], finding["script"])
+    assert again["count"] == 2 * finding["count"]
+
+
 def test_two_workers_run_each_program_once(options: Any) -> None:
     result = run_campaign(options(workers=2, programs=40), Log())
     assert sorted(record.seed for record in records(result.out)) == list(range(40))

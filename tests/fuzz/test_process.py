@@ -97,6 +97,14 @@ def test_worker_goes_on_after_a_crash_without_importing_again(make_worker: MakeW
     assert log.read_text().count("imported") == 1
 
 
+@pytest.mark.parametrize("statement", ["os.abort()", "time.sleep(1000)", "os._exit(0)"])
+def test_worker_on_a_gpu_goes_on_after_a_death(make_worker: MakeWorker, statement: str) -> None:
+    worker = make_worker(crash(statement), device="cuda")
+    assert worker.run(GOOD, 20).verdict is Verdict.OK
+    assert only_finding(worker, BAD, timeout_seconds=1).verdict is Verdict.BUG
+    assert worker.run(GOOD, 20).verdict is Verdict.OK
+
+
 def test_exit_inside_the_target_is_a_bug(make_worker: MakeWorker) -> None:
     finding = only_finding(make_worker(crash("os._exit(7)")), BAD)
     assert (finding.verdict, str(finding.signature)) == (Verdict.BUG, "contract/exit_7/process")
