@@ -1,0 +1,101 @@
+"""The second look at a finding, with a runner that has no process behind it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fuzz.confirm import Confirmed, Patience, bugs, confirm, shown_in, smallest
+from fuzz.finding import Finding, Signature, Verdict
+from fuzz.program import Decode, Extend, Idle, Program, Row
+from fuzz.trace import Trace
+from stubs.world import World
+
+SIGNATURE = Signature("contract", "KeyError", "f")
+PROGRAM = Program(World(), (Extend((Row(0, 3),)), Idle(), Decode((0,)), Idle()))
+SMALL = ("extend", "decode")
+FOREVER = Patience(program_seconds=1.0, deadline=float("inf"))
+OVER = Patience(program_seconds=1.0, deadline=0.0)
+
+
+def finding(verdict: Verdict = Verdict.BUG, op_index: int = 2, signature: Signature = SIGNATURE) -> Finding:
+    return Finding(verdict, signature, "title", "message", op_index, "decode")
+
+
+def trace(*findings: Finding) -> Trace:
+    return Trace((), findings, 0.0, "9.1")
+
+
+def kinds(program: Program) -> tuple[str, ...]:
+    return tuple(op.kind for op in program.ops)
+
+
+@dataclass
+class FakeRunner:
+    """Shows the bug where ``shows`` says so of (program, how many runs there were since the process was renewed)."""
+
+    shows: Callable[[Program, int], bool]
+    runs: int = 0
+    since_renewal: int = 0
+    timeouts: list[float] = field(default_factory=list)
+
+    def renew(self) -> None:
+        self.since_renewal = 0
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace:
+        self.runs, self.since_renewal = self.runs + 1, self.since_renewal + 1
+        self.timeouts.append(timeout_seconds)
+        return trace(finding(op_index=7)) if self.shows(program, self.since_renewal) else trace()
+
+
+def has_decode(program: Program, run: int) -> bool:
+    return "decode" in kinds(program)
+
+
+def test_bugs_before_a_fault_of_the_harness_count() -> None:
+    seen = trace(finding(op_index=1), finding(Verdict.INFRA, 2), finding(op_index=2))
+    assert [bug.op_index for bug in bugs(seen)] == [1]
+
+
+def test_other_signatures_are_not_it() -> None:
+    assert shown_in(trace(finding(signature=Signature("contract", "KeyError", "g"))), SIGNATURE) is None
+
+
+def test_three_runs_of_three() -> None:
+    runner = FakeRunner(has_decode)
+    confirmed = confirm(runner, PROGRAM, finding(), FOREVER)
+    assert (confirmed.shown, confirmed.runs, runner.timeouts) == (3, 3, [1.0, 1.0, 1.0])
+    assert confirmed.finding.op_index == 7  # as it showed this time
+
+
+def test_what_shows_in_a_used_process_alone_is_less_reliable() -> None:
+    confirmed = confirm(FakeRunner(lambda program, run: run > 1), PROGRAM, finding(), FOREVER)
+    assert (confirmed.shown, confirmed.runs) == (2, 3)
+
+
+def test_one_run_even_when_time_is_up() -> None:
+    confirmed = confirm(FakeRunner(has_decode), PROGRAM, finding(), OVER)
+    assert (confirmed.shown, confirmed.runs) == (1, 1)
+
+
+def test_smallest() -> None:
+    shrunk = smallest(FakeRunner(has_decode), Confirmed(PROGRAM, finding(), 3, 3), FOREVER)
+    assert (kinds(shrunk.program), shrunk.shown, shrunk.runs) == (SMALL, 3, 3)
+
+
+def test_smaller_program_that_needs_a_used_process_is_given_up() -> None:
+    runner = FakeRunner(lambda program, run: kinds(program) == kinds(PROGRAM) or run > 1)
+    confirmed = Confirmed(PROGRAM, finding(), 3, 3)
+    assert smallest(runner, confirmed, FOREVER) == confirmed
+
+
+def test_no_shrinking_when_time_is_up() -> None:
+    runner = FakeRunner(has_decode)
+    confirmed = Confirmed(PROGRAM, finding(), 3, 3)
+    assert (smallest(runner, confirmed, OVER), runner.runs) == (confirmed, 0)
+
+
+def test_patience_ends_with_a_stop() -> None:
+    stopped = Patience(1.0, time.monotonic() + 100, stopped=lambda: True)
+    assert (stopped.is_over, FOREVER.is_over, OVER.is_over) == (True, False, True)
