@@ -11,7 +11,7 @@ _MASKED = (("create_masked_load", 1), ("create_masked_store", 2))
 
 
 def mend_interpreter() -> None:
-    """Let loads and stores take any integer mask, as compiled kernels do.
+    """Let loads and stores take any integer mask that Triton's front end lets through.
 
     ``comparison & loaded int1`` leaves an integer array behind, which the interpreter refuses ("mask has unsupported
     dtype"). Call once, after TRITON_INTERPRET is set.

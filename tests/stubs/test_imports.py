@@ -32,6 +32,8 @@ MODULES = (
     "model_executor.model_runner",
 )
 
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, kernels are compiled")
+
 
 def run(code: str, *path: Path) -> Any:
     """What ``code``, in a fresh process, puts into ``answer``. ``path`` goes first on sys.path."""
@@ -110,7 +112,7 @@ def test_too_late_is_an_error() -> None:
     assert run(code) == "sglang is imported already; expected imports.install() first, in a fresh process"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, kernels are compiled")
+@no_gpu
 def test_without_a_gpu_kernels_are_interpreted_and_nothing_is_compiled() -> None:
     code = INSTALL + "import os, torch\nf = lambda x: x\n"
     code += "answer = [os.environ['TRITON_INTERPRET'], torch.compile(f, dynamic=True) is f, "
@@ -122,21 +124,23 @@ MASK_KERNEL = """
 import torch, triton, triton.language as tl
 
 @triton.jit
-def copy(source, flags, out, n, BLOCK: tl.constexpr):
+def copy(source, flag, out, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
-    mask = (at < n) & tl.load(flags + at)
+    mask = (at < n) & (tl.load(flag) & (n > 1))
     tl.store(out + at, tl.load(source + at, mask=mask, other=0), mask=mask)
 
-out = torch.full((4,), 9)
-copy[(1,)](torch.arange(4), torch.tensor([True, False, True, True]), out, 3, BLOCK=4)
-answer = out.tolist()
+def run(flag):
+    out = torch.full((4,), 9)
+    copy[(1,)](torch.arange(4), torch.tensor([1]).to(flag), out, 3, BLOCK=4)
+    return out.tolist()
 """
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU, kernels are compiled")
-def test_interpreter_takes_masks_of_integers(tmp_path: Path) -> None:
+@no_gpu
+def test_interpreter_takes_masks_made_of_loaded_flags(tmp_path: Path) -> None:
     (tmp_path / "mask_kernel.py").write_text(MASK_KERNEL)
-    assert run(INSTALL + "from mask_kernel import answer", tmp_path) == [0, 9, 2, 9]
+    code = INSTALL + "import torch, mask_kernel\nanswer = mask_kernel.run(torch.bool)"
+    assert run(code, tmp_path) == [0, 1, 2, 9]
 
 
 @pytest.mark.parametrize(
