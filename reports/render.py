@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 import pandas as pd
+from markupsafe import Markup, escape
 
 from fuzz.trace import MODES
 from reports.junit import write_junit
@@ -62,7 +63,7 @@ def write_comparison(out: Path, cells: Sequence[dict[str, Any]], targets: Sequen
 
 def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
     """Everything the templates show, as plain rows."""
-    over_time, first_seen = over_time_table(run.records), first_seen_table(run.records)
+    over_time, first_seen = over_time_table(run.records), first_seen_table(run.findings)
     reasons = reason_table(run.records)
     return {
         "title": title,
@@ -74,7 +75,6 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "heat": _heat(pair_mode),
         "modes": _modes(pair_mode),
         "first_seen": _rows(first_seen),
-        "new": set(run.findings[is_new(run.findings)]["signature"]),
         "by_pair": _rows(throughput_table(run.records, "pair")),
         "by_worker": _rows(throughput_table(run.records, "worker")),
         "reasons": _rows(reasons.head(REASONS_MAX)),
@@ -143,6 +143,11 @@ def markdown_code(value: object) -> str:
     return f"`{text}`" if text else ""
 
 
+def breakable(value: object) -> Markup:
+    """Escaped for HTML, and free to break after the marks that hold long names together."""
+    return Markup(re.sub(r"([:/._=-])(?=\w)", r"\1<wbr>", str(escape(value))))
+
+
 def duration(seconds: float) -> str:
     """A time as a person says it: "0.4 s", "42 s", "12 min 05 s", "7 h 30 min"."""
     if seconds < 60:
@@ -165,7 +170,13 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"md": markdown_text, "code": markdown_code, "duration": duration, "rate": rate}
+    environment.filters |= {
+        "md": markdown_text,
+        "code": markdown_code,
+        "breakable": breakable,
+        "duration": duration,
+        "rate": rate,
+    }
     environment.filters["count"] = lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}"
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["percent"] = lambda value: "–" if pd.isna(value) else f"{100 * value:.1f} %"

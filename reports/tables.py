@@ -99,9 +99,9 @@ def throughput_table(records: pd.DataFrame, by: str) -> pd.DataFrame:
 def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
     """The run cut into ``bins`` equal spans: ``until_seconds``, programs and steps a second in it, totals up to its end.
 
-    ``signatures`` is the number of different faults met up to then. 48 spans: a point every ten minutes of a night.
+    48 spans: a point every ten minutes of a night.
     """
-    columns = ["until_seconds", "programs_per_second", "steps_per_second", "programs", "steps", "signatures"]
+    columns = ["until_seconds", "programs_per_second", "steps_per_second", "programs", "steps"]
     end = float(records["elapsed_seconds"].max()) if len(records) else 0.0
     if end <= 0:
         return pd.DataFrame(columns=columns, dtype="float64")
@@ -110,25 +110,15 @@ def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
     index = pd.RangeIndex(bins)
     programs = records.groupby(span).size().reindex(index, fill_value=0)
     steps = records.groupby(span)["steps"].sum().reindex(index, fill_value=0)
-    bugs = first_seen_table(records)
-    seen = np.searchsorted(np.sort(bugs["first_seconds"].to_numpy()), edges[1:], side="right")
-    values = (edges[1:], programs * bins / end, steps * bins / end, programs.cumsum(), steps.cumsum(), seen)
+    values = (edges[1:], programs * bins / end, steps * bins / end, programs.cumsum(), steps.cumsum())
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=index)
 
 
-def first_seen_table(records: pd.DataFrame) -> pd.DataFrame:
-    """One row per fault met (verdict bug), known ones too: seconds and programs until it was first seen, and ``count``."""
-    ordered = records.sort_values("elapsed_seconds", kind="stable").reset_index(drop=True)
-    ordered["first_programs"] = ordered.index + 1
-    bugs = ordered[ordered["verdict"] == "bug"]
-    table = bugs.groupby("signature", as_index=False, sort=False).agg(
-        title=("title", "first"),
-        pair=("pair", "first"),
-        first_seconds=("elapsed_seconds", "first"),
-        first_programs=("first_programs", "first"),
-        count=("program", "size"),
-    )
-    return table.astype({"first_seconds": "float64", "first_programs": "int64", "count": "int64"})
+def first_seen_table(findings: pd.DataFrame) -> pd.DataFrame:
+    """One row per fault of the target, known ones too, in the order in which they were met; ``count`` is how often."""
+    faults = findings[findings["verdict"] == "bug"].sort_values(["first_seconds", "signature"], kind="stable")
+    table = faults[["signature", "pair", "first_seconds", "first_programs", "count"]]
+    return table.assign(new=~faults["known"]).reset_index(drop=True)
 
 
 def compare_matrix(cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> pd.DataFrame:

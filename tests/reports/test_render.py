@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.render import duration, markdown_code, markdown_text, rate, write_comparison, write_reports
+from reports.render import breakable, duration, markdown_code, markdown_text, rate, write_comparison, write_reports
 from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
 
@@ -218,6 +218,10 @@ def test_comparison_is_written_as_markdown_and_csv(tmp_path: Path) -> None:
 )
 def test_markdown_text(given: str, expected: str) -> None:
     assert markdown_text(given) == expected
+
+
+def test_breakable_is_escaped_first() -> None:
+    assert breakable("a:<b>/c.") == "a:&lt;b&gt;/<wbr>c."
 
 
 def test_markdown_code_holds_no_backtick_and_no_bare_pipe() -> None:

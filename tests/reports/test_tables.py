@@ -91,21 +91,21 @@ def test_no_time_spent_gives_no_rate(tmp_path: Path) -> None:
 
 
 def test_over_time_in_four_spans(run: Run) -> None:
-    # Programs end at 10, 20 and 40 s; the spans end at 10, 20, 30 and 40 s; the bug is met at 20 s.
+    # Programs end at 10, 20 and 40 s; the spans end at 10, 20, 30 and 40 s.
     table = over_time_table(run.records, bins=4)
     assert table["until_seconds"].tolist() == [10.0, 20.0, 30.0, 40.0]
     assert table["programs"].tolist() == [1, 2, 2, 3]
     assert table["steps"].tolist() == [4, 6, 6, 7]
     assert table["steps_per_second"].tolist() == pytest.approx([0.4, 0.2, 0.0, 0.1])
-    assert table["signatures"].tolist() == [0, 1, 1, 1]
 
 
-def test_first_seen_counts_programs_of_all_workers(tmp_path: Path) -> None:
-    early = replace(OK, elapsed_seconds=5.0, worker=1)
-    again = replace(BUG, elapsed_seconds=30.0)
-    table = first_seen_table(load_run(write_run(tmp_path, [OK, again, BUG, early], [])).records)
-    assert table[["signature", "pair", "first_seconds", "first_programs", "count"]].values.tolist() == [
-        ["contract/AttributeError/Wrapper.field", "triton:fa3", 20.0, 3, 2]
+def test_first_seen_has_known_faults_and_none_of_the_harness(tmp_path: Path) -> None:
+    known = {**FINDING, "signature": "numeric/nan/Kernel.out", "first_seconds": 3.5, "known": True}
+    gap = {**FINDING, "signature": "contract/stub_gap/Runner.x", "verdict": "stub_gap"}
+    table = first_seen_table(load_run(write_run(tmp_path, [], [FINDING, known, gap])).findings)
+    assert table[["signature", "first_seconds", "first_programs", "count", "new"]].values.tolist() == [
+        ["numeric/nan/Kernel.out", 3.5, 2, 4, False],
+        ["contract/AttributeError/Wrapper.field", 20.0, 2, 4, True],
     ]
 
 
@@ -115,7 +115,7 @@ def test_no_records_give_empty_tables(nothing: Run) -> None:
     assert len(reason_table(nothing.records)) == 0
     assert len(throughput_table(nothing.records, "pair")) == 0
     assert len(over_time_table(nothing.records)) == 0
-    assert len(first_seen_table(nothing.records)) == 0
+    assert len(first_seen_table(nothing.findings)) == 0
     assert verdict_table(nothing.records)["programs"].tolist() == [0, 0, 0, 0, 0]
 
 
