@@ -102,7 +102,7 @@ class _Campaign:
             ready, *_ = [worker.wait_ready() for worker in workers]
             self.progress.phase("trying which pairs of backends start")
             ready = replace(ready, pairs=workers[0].ask(PAIRS))
-            pairs = self.choose(ready.pairs)
+            pairs = self.options.choose(ready.pairs)
             if not pairs:
                 self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
                 return False
@@ -115,20 +115,6 @@ class _Campaign:
         self.limits = self.options.limits(pairs, speculative)
         self.progress.started(self.options, ready, pairs)
         return True
-
-    def choose(self, pairs: dict[str, str]) -> tuple[str, ...]:
-        """The pairs asked for, each of which must run; else all that do, twins only if they were asked for."""
-        for pair in self.options.pairs:
-            if pair not in pairs:
-                raise CampaignError(
-                    f"pair {pair!r} is unknown to this target; expected one of {', '.join(sorted(pairs))}"
-                )
-            if pairs[pair]:
-                raise CampaignError(f"pair {pair!r} cannot run on this target here: {pairs[pair]}")
-        if self.options.pairs:
-            return self.options.pairs
-        runnable = (pair for pair, reason in sorted(pairs.items()) if not reason)
-        return tuple(pair for pair in runnable if self.options.twins or len(set(pair.split(":"))) == 2)
 
     def drive(self, workers: list[WorkerProcess]) -> None:
         """One thread a worker. The first error of ours stops all of them and is raised here."""

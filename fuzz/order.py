@@ -76,6 +76,23 @@ class CampaignOptions:
         if self.pairs:
             self.limits(self.pairs, None)
 
+    def choose(self, pairs: dict[str, str]) -> tuple[str, ...]:
+        """The pairs asked for, each of which must run (CampaignError); else all that do, without twins unless asked.
+
+        ``pairs`` maps each pair to "" or the reason why it does not run.
+        """
+        for pair in self.pairs:
+            if pair not in pairs:
+                raise CampaignError(
+                    f"pair {pair!r} is unknown to this target; expected one of {', '.join(sorted(pairs))}"
+                )
+            if pairs[pair]:
+                raise CampaignError(f"pair {pair!r} cannot run on this target here: {pairs[pair]}")
+        if self.pairs:
+            return self.pairs
+        runnable = (pair for pair, reason in sorted(pairs.items()) if not reason)
+        return tuple(pair for pair in runnable if self.twins or len(set(pair.split(":"))) == 2)
+
     def limits(self, pairs: tuple[str, ...], speculative: Mapping[str, Mapping[str, int]] | None) -> Limits:
         """What programs are generated within; ``speculative`` as Limits has it. Raises CampaignError."""
         try:
