@@ -143,9 +143,9 @@ def markdown_code(value: object) -> str:
     return f"`{text}`" if text else ""
 
 
-def breakable(value: object) -> Markup:
-    """Escaped for HTML, and free to break after the marks that hold long names together."""
-    return Markup(re.sub(r"([:/._=-])(?=\w)", r"\1<wbr>", str(escape(value))))
+def breakable(value: object, marks: str = ":/._=-") -> Markup:
+    """Escaped for HTML, and free to break after the ``marks`` that hold a long name together."""
+    return Markup(re.sub(rf"([{re.escape(marks)}])(?=\w)", r"\1<wbr>", str(escape(value))))
 
 
 def duration(seconds: float) -> str:
