@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from fuzz.finding import Finding, Verdict
 from fuzz.oracle import ORACLES, StepView
+from fuzz.oracle.bounds import slot_policies
 from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.state import serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
-from stubs import bfloat16_dot, sglang
+from stubs import bfloat16_dot, interpreter, sglang
 from stubs.batch import RowInput, Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
+from stubs.interpreter_log import Violation
 from stubs.real_server import build_real_server
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
@@ -32,7 +35,9 @@ def prepare() -> str:
 
     sglang.load("sglang.srt.layers.attention.hybrid_attn_backend")
     prepare_platform()
-    bfloat16_dot.install()
+    if not torch.cuda.is_available():
+        bfloat16_dot.install()
+        interpreter.install()
     return sglang.version()
 
 
@@ -143,7 +148,7 @@ class _Run:
                 seconds = time.perf_counter() - began
                 self.steps.append(Step(index, mode, Verdict.BUG if faults else Verdict.OK, seconds, plan.batch))
                 began = time.perf_counter()
-                mode = "draft_extend" if isinstance(op, (Extend, Verify)) and self.server.draft is not None else mode
+                mode = self._next_mode(op, mode)
         except Exception as error:  # noqa: BLE001 - the boundary
             judgement = judge(error, self._supplied())
             batch = plan.batch if plan is not None and plan.mode == mode else {}
@@ -156,6 +161,12 @@ class _Run:
             )
         return True
 
+    def _next_mode(self, op: Op, mode: str) -> str:
+        """The mode to file an exception under that comes after this step and before the next forward batch is made."""
+        if self.server.draft is None:
+            return mode
+        return "draft_prefill" if isinstance(op, Extend) else "draft_extend" if isinstance(op, Verify) else mode
+
     def _step(self, index: int, plan: StepPlan) -> int:
         """Run one forward and let every oracle judge it; returns the number of faults."""
         assert self.scheduler is not None
@@ -163,7 +174,8 @@ class _Run:
         runner = plan.runner
         kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
         inputs_before = _inputs(plan)
-        taps = self.server.forward(plan, self._draw(number))
+        with _watched(plan) as violations:
+            taps = self.server.forward(plan, self._draw(number))
         leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
         view = StepView(
             self.world,
@@ -175,6 +187,7 @@ class _Run:
             runner.attn_backend,
             leaf,
             self._rerun(plan, taps),
+            tuple(violations),
         )
         faults = [fault for oracle in self.oracles for fault in oracle(view)]
         for fault in faults:
@@ -224,6 +237,16 @@ class _Run:
     def _record(self, judgement: Judgement, index: int, mode: str) -> None:
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)
         self.findings.append(Finding(*values, index, mode, judgement.evidence))
+
+
+@contextmanager
+def _watched(plan: StepPlan) -> Iterator[list[Violation]]:
+    """Interpreted kernels run checked, against the rows of this step; on a GPU they are out of sight."""
+    if torch.cuda.is_available():
+        yield []
+        return
+    with interpreter.checked(slot_policies(plan)) as log:
+        yield log.violations
 
 
 def _steps(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:

@@ -19,6 +19,7 @@ MODES = (
     "verify_chain_decode",
     "verify_tree_prefill",
     "verify_tree_decode",
+    "draft_prefill",
     "draft_extend",
     "idle",
     "finish",

@@ -90,7 +90,7 @@ class Scheduler:
         parts = self._admit(rows)
         yield self._extend_step(_extend_mode(rows, parts), parts, on_draft=False)
         if self.server.draft is not None:
-            yield self._extend_step("draft_extend", parts, on_draft=True)
+            yield self._extend_step("draft_prefill", parts, on_draft=True)
         self._settle(parts, rows)
 
     def mixed(self, rows: Sequence[RowInput], requests: Sequence[int]) -> Iterator[StepPlan]:

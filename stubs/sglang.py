@@ -115,14 +115,11 @@ def one_rank_parallel_state() -> Any:
 
 def publish(args: Any) -> None:
     """Make ``args`` the process's configuration, by the road this release has."""
-    context = find("sglang.srt.runtime_context:get_context")
     publisher = find("sglang.srt.runtime_context:publish")
     if publisher is not None:
         ranks = find("sglang.srt.runtime_context:SpawnRanks")
         extra = {} if ranks is None else {"ranks": ranks(world_rank=0, gpu_id=0)}
         publisher(args, role="scheduler", **extra)
-    elif context is not None:
-        context().set_server_args(args)
     setter = find("sglang.srt.server_args:set_global_server_args_for_scheduler")
     if setter is not None:
         setter(args)

@@ -96,7 +96,8 @@ def _bare_worker(place: str, **state: Any) -> Any:
     if cls is None:
         raise Refused(f"this release has no {place}")
     # The subclass lets a plain attribute stand where the class has a read-only property or an abstract method.
-    bare = type(cls.__name__, (cls,), {"__abstractmethods__": frozenset(), **dict.fromkeys(state)})
+    bare: Any = type(cls)(cls.__name__, (cls,), dict.fromkeys(state))
+    bare.__abstractmethods__ = frozenset()
     worker = object.__new__(bare)
     vars(worker).update(state)
     return worker

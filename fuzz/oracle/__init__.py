@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fuzz.oracle import numeric, state
+from fuzz.oracle import bounds, numeric, state
 from fuzz.oracle.view import Fault, StepView
 
 ORACLES = (
+    bounds.kernels_in_bounds,
     state.inputs_unchanged,
     state.kv_written_where_told,
     state.metadata_sound,

@@ -10,6 +10,7 @@ import torch
 
 from fuzz.finding import Signature
 from stubs.batch import StepPlan
+from stubs.interpreter_log import Violation
 from stubs.tap import Tap
 from stubs.world import World
 
@@ -29,7 +30,7 @@ class StepView:
     """One executed step. ``kv_before``: copies of every K and V buffer; ``inputs_before``: of what SGLang may only read.
 
     ``backend`` is the wrapper that ran, ``leaf`` the backend under it that served this mode. ``rerun`` runs the same
-    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done.
+    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done. ``violations`` are what the checked interpreter saw.
     """
 
     world: World
@@ -41,6 +42,7 @@ class StepView:
     backend: Any
     leaf: Any
     rerun: Callable[[], tuple[Sequence[Tap], Any]] | None = None
+    violations: Sequence[Violation] = ()
 
     @property
     def place(self) -> str:
