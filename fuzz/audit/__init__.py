@@ -17,10 +17,12 @@ from fuzz.audit.checks import CHECKS
 from fuzz.audit.classes import Classes
 from fuzz.audit.nesting import Nesting
 from fuzz.audit.receivers import Readers
-from fuzz.audit.rows import OWN, Answered, AuditReport, Reader, Row, Wrapper
+from fuzz.audit.checklist import checklist, describe
+from fuzz.audit.rows import AuditReport, Check, Reader, Row, Wrapper
 from fuzz.audit.source import Source
+from fuzz.audit.written_test import write_test
 
-__all__ = ["Answered", "AuditReport", "Reader", "Row", "Wrapper", "audit"]
+__all__ = ["AuditReport", "Check", "Reader", "Row", "Wrapper", "audit", "write_test"]
 
 
 def audit(folder: Path, wrappers: Sequence[str] = ()) -> AuditReport:
@@ -47,10 +49,8 @@ def _audit(folder: Path, wanted: Sequence[str]) -> AuditReport:
     rows = [row for key in keys for check in CHECKS for row in check(answers, key)]
     return AuditReport(
         rows=tuple(sorted(rows, key=lambda r: (-r.score, r.wrapper, r.name, r.answer))),
-        answered=tuple(a for key in keys for a in _answered(answers, key)),
-        wrappers=tuple(
-            Wrapper(classes[k].name, classes[k].module.name, tuple(sorted(set(classes.slots(k).values())))) for k in keys
-        ),
+        checks=tuple(check for key in keys for check in checklist(answers, key, asked_for=bool(wanted))),
+        wrappers=tuple(describe(answers, key) for key in keys),
     )
 
 
@@ -60,13 +60,3 @@ def _wanted(classes: Classes, names: Sequence[str]) -> list[str]:
     if unknown:
         raise ValueError(f"no wrapper named {', '.join(unknown)} in this release; it has {', '.join(sorted(known))}")
     return [known[n] for n in names] if names else list(classes.wrappers)
-
-
-def _answered(answers: Answers, wrapper: str) -> list[Answered]:
-    found = []
-    for name in answers.names(wrapper):
-        member = answers.classes.lookup(wrapper, name)
-        if answers.answer(wrapper, name) == OWN and member is not None:
-            slots = tuple(sorted(answers.forwarded(wrapper, name)))
-            found.append(Answered(answers.classes[wrapper].name, name, member.kind, slots))
-    return found

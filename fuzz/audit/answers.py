@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 from fuzz.audit.classes import Classes, Member
@@ -11,6 +12,7 @@ from fuzz.audit.reads import CALL, PLAIN, STORE, Read, Receiver
 from fuzz.audit.rows import BASE, MISSING, OWN, SHADOWED
 from fuzz.audit.source import walk
 
+MODEL_NAME_MIN = 4  # letters; shorter beginnings, such as "tbo", name techniques
 TEMPLATES_MAX = 8  # base templates that call base templates that call hooks; three deep in the releases seen
 
 
@@ -28,6 +30,11 @@ class Answers:
         for wrapper in classes.wrappers:
             self._add_template_hooks(wrapper)
         self._find_stamps()
+        self.kinds = nesting.kinds()
+        self._methods_called: dict[str, set[str]] = defaultdict(set)
+        for read in reads:
+            if read.access == CALL and not read.inside and not read.flags:
+                self._methods_called[read.file].add(read.name)
 
     def names(self, wrapper: str) -> list[str]:
         return sorted(n for w, n in self._on if w == wrapper and not n.startswith("__"))
@@ -105,6 +112,33 @@ class Answers:
         found = {key: self.own(key, name) for key in below}
         return {key: member for key, member in found.items() if member is not None}
 
+    def admits(self, file: str, key: str) -> bool:
+        """Whether a backend has each method that a file calls without a guard: only such backends ever get there."""
+        return all(self.classes.lookup(key, name) is not None for name in self._methods_called.get(file, ()))
+
+    def named(self, read: Read, children: list[str]) -> list[str]:
+        """The children of the kinds that the reader's file or function is named after; all, if it is after none."""
+        spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", f"{read.file} {read.qualname}")
+        text = f"_{re.sub('[^a-z0-9]+', '_', spaced.lower())}_"
+        meant = [k for k in children if any(f"_{kind}_" in text for kind in self.kinds.get(k, ()))]
+        return meant or children
+
+    def single_model(self, wrapper: str) -> bool:
+        """Whether the wrapper is named after a model, or one child can only be one class outside the registry."""
+        words = re.findall(r"[A-Z][a-z0-9]*|[A-Z]+(?![a-z])", self.classes[wrapper].name)
+        starts = ("".join(words[:n]).lower() for n in range(1, len(words)))
+        stems = self.nesting.source.model_stems
+        if any(len(start) >= MODEL_NAME_MIN and stem.startswith(start) for start in starts for stem in stems):
+            return True
+        handed = [self.nesting.children(wrapper, p) for p in set(self.classes.slots(wrapper).values())]
+        return any(len(below) == 1 and not (below & self.kinds.keys()) for below in handed)
+
+    def inherited(self, wrapper: str, name: str) -> bool:
+        """Whether a wrapper's parent wrapper gives the same answer, so that the parent's row says it all."""
+        parents = [k for k in self.classes.order(wrapper)[1:] if k in self.classes.wrappers]
+        mine = self.classes.lookup(wrapper, name)
+        return any(self.classes.lookup(p, name) is mine for p in parents)
+
     def forwarded(self, wrapper: str, name: str) -> frozenset[str]:
         """The constructor parameters of the children that the wrapper asks in order to answer the name itself."""
         asked: set[str] = set()
@@ -114,3 +148,8 @@ class Answers:
                 if read.name == name and own_method in (name, "__init__"):
                     asked |= {parameter for _, parameter in read.receiver.slots}
         return frozenset(asked)
+
+    def selects(self, wrapper: str, name: str) -> bool:
+        """Whether the wrapper hands the name to whichever child serves the mode, by one call on a chosen child."""
+        asked = [r for k in self.classes.order(wrapper) for r in self.forwards.get(k, []) if r.name == name]
+        return any(len(r.receiver.slots) > 1 for r in asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from fuzz.audit import rank
 from fuzz.audit.answers import Answers
@@ -25,8 +26,7 @@ def make_row(
     children: dict[str, Member],
     weight: float = 1.0,
 ) -> Row:
-    factors = rank.readers(answers, wrapper, reads), rank.breadth(answers, children), weight
-    total = rank.score(harm, *factors)
+    total = rank.score(harm, rank.reach(answers, wrapper, reads, children), weight)
     return Row(
         wrapper=answers.classes[wrapper].name,
         name=name,
@@ -44,11 +44,11 @@ def unanswered(answers: Answers, wrapper: str) -> Iterator[Row]:
     """Names that the wrapper lacks, or leaves at the base default, while a backend below it answers them."""
     for name in answers.names(wrapper):
         answer, children = answers.answer(wrapper, name), answers.children(wrapper, name)
-        if answer not in (MISSING, SHADOWED) or not children:
+        if answer not in (MISSING, SHADOWED) or not children or answers.inherited(wrapper, name):
             continue
         reads = answers.reads(wrapper, name)
         harm, why = _harm(answers, name, answer, reads)
-        weight = rank.sibling(answers, wrapper, name)
+        weight = rank.pass_through(answers, wrapper, name, children)
         if weight > 1.0:
             why += "; another wrapper answers it"
         yield make_row(answers, wrapper, name, answer, harm, why, reads, children, weight)
@@ -73,13 +73,14 @@ def caller_signatures(answers: Answers, wrapper: str) -> Iterator[Row]:
     """Calls that the wrapper's own signature refuses."""
     for name in answers.names(wrapper):
         member = answers.classes.lookup(wrapper, name)
-        if member is None or member.function is None:
+        if member is None or member.function is None or answers.inherited(wrapper, name):
             continue
         refused = {r: mismatch(r.shape, member.function) for r in answers.reads(wrapper, name) if r.shape is not None}
         bad = {r: reason for r, reason in refused.items() if reason is not None}
         taken_by = {
             key: child
             for key, child in answers.children(wrapper, name).items()
+            if key in answers.classes.leaves  # a wrapper that takes anything says nothing of who can serve it
             if child.function is not None and any(mismatch(r.shape, child.function) is None for r in bad if r.shape)
         }
         if bad and taken_by:
@@ -124,7 +125,9 @@ def dropped_keywords(answers: Answers, wrapper: str) -> Iterator[Row]:
     for name in answers.names(wrapper):
         forwards = [r for r in answers.forwards.get(wrapper, []) if r.name == name and r.shape]
         member = answers.classes.lookup(wrapper, name)
-        if member is None or member.function is None or not any(r.shape and r.shape.unpacks_keywords for r in forwards):
+        if answers.inherited(wrapper, name) or member is None or member.function is None:
+            continue
+        if not any(r.shape and r.shape.unpacks_keywords for r in forwards):
             continue
         spec = member.function.args
         known = {p.arg for p in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
@@ -150,35 +153,53 @@ def twins(answers: Answers, wrapper: str) -> Iterator[Row]:
         member = answers.classes[wrapper].members[name]
         reads = [r for r in answers.reads(wrapper, name) if r.access != STORE]
         children = answers.children(wrapper, name) or {wrapper: member}
-        why = f"defined twice in one class body (lines {first.node.lineno} and {second.node.lineno}); the first is dead"
-        yield make_row(answers, wrapper, name, TWIN, "dead twin", why, reads, children)
+        lines = f"lines {first.node.lineno} and {second.node.lineno}"
+        why = f"defined twice in one class body ({lines}); the first is dead"
+        row = make_row(answers, wrapper, name, TWIN, "dead twin", why, reads, children)
+        # A fact of the source, whoever reads it.
+        yield replace(row, score=rank.score("dead twin"), gap=rank.score("dead twin") >= rank.GAP_THRESHOLD)
 
 
-PHASES = {
-    "prefill": ("prefill", "extend"),
-    "decode": ("decode",),
-}
+PHASES = {"prefill": ("prefill", "extend"), "decode": ("decode",)}
 
 
 def wrong_child(answers: Answers, wrapper: str) -> Iterator[Row]:
-    """Names handed to one child alone, though the name or its readers speak of the phase that another child serves."""
+    """Names handed to one child alone, though another child may serve the mode that the reader is about.
+
+    Told from words (a name that speaks of prefill handed to the decode child) and from company (the same reader also
+    calls a method that the wrapper hands to both children, so it works for both).
+    """
     slots = {p for parameter in answers.classes.slots(wrapper).values() for p in parameter.split("|")}
     served = {phase: s for phase, words in PHASES.items() for s in slots if any(w in s for w in words)}
     if len(served) < len(PHASES):
         return
     for name in answers.names(wrapper):
         asked = answers.forwarded(wrapper, name)
-        if answers.answer(wrapper, name) != OWN or len(asked) != 1:
+        if answers.answer(wrapper, name) != OWN or len(asked) != 1 or answers.inherited(wrapper, name):
             continue
         children = answers.children(wrapper, name)
-        if len({m.body for m in children.values()}) < 2 and answers.default(name) is None:
+        default = answers.default(name)
+        said = {m.body for m in children.values()} | ({default.body} if default and not default.refuses else set())
+        if len(said) < 2:
             continue
         reads = [r for r in answers.reads(wrapper, name) if r.access != STORE]
-        for phase, slot in served.items():
-            speaks = name if _speaks_of(name, phase) else ""
-            if speaks and slot not in asked:
-                why = f"handed to {next(iter(asked))} alone, though {speaks} speaks of {phase}"
-                yield make_row(answers, wrapper, name, WRONG_CHILD, "wrong child", why, reads, children)
+        reason = _reason(answers, wrapper, name, next(iter(asked)), served)
+        if reason:
+            yield make_row(answers, wrapper, name, WRONG_CHILD, "wrong child", reason, reads, children)
+
+
+def _reason(answers: Answers, wrapper: str, name: str, asked: str, served: dict[str, str]) -> str:
+    for phase, slot in served.items():
+        if _speaks_of(name, phase):
+            return f"handed to {asked} alone, though the name speaks of {phase}" if slot != asked else ""
+    classes = {r.reader.rpartition(".")[0] for r in answers.reads(wrapper, name) if not r.inside}
+    for other in answers.names(wrapper):
+        if other != name and len(answers.forwarded(wrapper, other) & set(served.values())) == len(served):
+            if not answers.selects(wrapper, other):
+                company = {r.reader.rpartition(".")[0] for r in answers.reads(wrapper, other) if not r.inside}
+                if classes & company:
+                    return f"handed to {asked} alone, though its reader drives both children through {other}"
+    return ""
 
 
 def _speaks_of(text: str, phase: str) -> bool:

@@ -113,10 +113,9 @@ class Classes:
         """The backends that are this class or inherit from it."""
         return frozenset(k for k in (*self.backends, self.base) if key in self.order(k))
 
-    def family(self, key: str) -> str:
-        """The topmost ancestor below the base class: variants of one backend count as one kind."""
-        kinds = [k for k in self.order(key) if k in self.backends]
-        return kinds[-1] if kinds else key
+    def ancestor(self, key: str) -> str:
+        """The topmost ancestor below the base class."""
+        return [k for k in self.order(key) if k in self.backends][-1]
 
     def slots(self, key: str) -> dict[str, str]:
         """Attribute -> constructor parameter, for each attribute in which a wrapper keeps a child."""
@@ -132,17 +131,25 @@ class Classes:
             return
         held = {p.arg for p in init.parameters[1:] if self._holds_backend(backend.module, p)}
         many: set[str] = set()
+        moving = self.reassigned(backend.module, backend.name)
         for statement in init.assigns:
             if statement.value is not None:
                 names = _names_held(statement.value) & held
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                    if isinstance(target, ast.Attribute) and _is_self(target.value) and names:
+                    if not (isinstance(target, ast.Attribute) and _is_self(target.value)) or target.attr in moving:
+                        continue
+                    if names:
                         backend.slots[target.attr] = "|".join(sorted(names))
                         if isinstance(statement.value, (ast.List, ast.Tuple)):
                             many.add(target.attr)
         lists = {p.arg for p in init.parameters if p.annotation is not None and _is_list(p.annotation)}
         many |= {attr for attr, parameter in backend.slots.items() if parameter in lists}
         backend.many = frozenset(many)
+
+    def reassigned(self, module: Module, class_name: str) -> frozenset[str]:
+        """Attributes that methods other than the constructor set: what the constructor puts there is not what stays."""
+        others = (m for m in module.methods[class_name] if m.node.name != "__init__")
+        return frozenset(name for method in others for name, _ in _assigned_on_self(method))
 
     def _holds_backend(self, module: Module, parameter: ast.arg) -> bool:
         if parameter.annotation is None:

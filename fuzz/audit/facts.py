@@ -35,9 +35,10 @@ class State:
     present: frozenset[tuple[str, str]] = frozenset()
     flags: frozenset[str] = frozenset()
     methods: dict[str, tuple[Receiver, str]] = field(default_factory=dict)
+    aliases: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def copy(self) -> State:
-        return State(dict(self.backends), self.present, self.flags, dict(self.methods))
+        return State(dict(self.backends), self.present, self.flags, dict(self.methods), dict(self.aliases))
 
     def join(self, other: State) -> None:
         for key, receiver in other.backends.items():
@@ -49,11 +50,12 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """Reads conditions. `evaluate` gives the receiver of an expression, `classes` the heirs of the classes it names,
-    `having` the wrappers that have a name."""
+    `having` the wrappers that have a name, `flags` the flags that a variable stands for."""
 
     evaluate: Callable[[ast.expr], Receiver | None]
     classes: Callable[[ast.expr], frozenset[str]]
     having: Callable[[str], frozenset[str]]
+    flags: Callable[[str], frozenset[str]]
 
     def of(self, test: ast.expr) -> tuple[Facts, Facts]:
         """The facts where the test is true, and where it is false."""
@@ -65,6 +67,8 @@ class Conditions:
             if isinstance(test.op, ast.And):
                 return sum((p[0] for p in parts), Facts()), Facts()
             return Facts(), sum((p[1] for p in parts), Facts())
+        if key_of(test) and self.flags(key_of(test)):
+            return Facts(flags=self.flags(key_of(test))), Facts()
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_none(test.comparators[0]):
             true, false = self.of(test.left)
             return (false, true) if isinstance(test.ops[0], (ast.Is, ast.Eq)) else (true, false)

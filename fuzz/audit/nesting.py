@@ -63,6 +63,26 @@ class Nesting:
                 todo += inner
         return frozenset(reached)
 
+    def kinds(self) -> dict[str, frozenset[str]]:
+        """Leaf -> the names under which the release registers what may build it.
+
+        The variants that one entry chooses among by hardware or model are one kind of backend to a user.
+        """
+        entries = [f for m in self.source.scanned for f in m.functions.values() if _entry_names(f)]
+        built: dict[str, set[Token]] = {}
+        for _ in range(ROUNDS_MAX):
+            self._visited.clear()
+            self._grew = False
+            built = {entry.key: self._returned(entry) for entry in entries}
+            if not self._grew:
+                break
+        found: dict[str, set[str]] = {}
+        for entry in entries:
+            for token in built[entry.key]:
+                if token.kind == "instance":
+                    found.setdefault(token.key, set()).update(_entry_names(entry)[:1])
+        return {leaf: frozenset(names) for leaf, names in found.items()}
+
     def _handed_or_admitted(self, owner: str, parameter: str) -> set[str]:
         found: set[str] = set()
         for name in parameter.split("|"):
@@ -258,6 +278,16 @@ def _assignments(function: Function) -> dict[str, list[ast.expr]]:
             if isinstance(target, ast.Name) and statement.value is not None:
                 found.setdefault(target.id, []).append(statement.value)
     return found
+
+
+def _entry_names(function: Function) -> list[str]:
+    """The names under which decorators such as `@register_attention_backend("triton")` enter a function."""
+    return [
+        str(d.args[0].value)
+        for d in function.node.decorator_list
+        if isinstance(d, ast.Call) and "attention_backend" in _terminal(d.func)
+        if d.args and isinstance(d.args[0], ast.Constant)
+    ]
 
 
 def _fills(function: Function, table: str) -> bool:

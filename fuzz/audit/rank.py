@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from fuzz.audit.answers import Answers
@@ -10,15 +11,16 @@ from fuzz.audit.reads import STORE, Read
 # What a reader meets. The order matters more than the numbers: a crash before a wrong value before a skipped step.
 HARM = {
     "crash": 1.0,
-    "refused call": 0.9,
+    "refused call": 1.5,  # nothing of the mode or the model can save it: certain once the call is made
     "wrong default": 0.6,
     "silent skip": 0.5,
     "wrong child": 0.5,
-    "dead twin": 0.4,
+    "dead twin": 0.3,
     "lost write": 0.15,
     "dropped keyword": 0.1,
 }
 SIBLING_FORWARDS = 1.4  # another wrapper hands the same name on: this one was most likely forgotten
+PRIVATE_PROTOCOL = 0.6  # one kind of backend answers and no wrapper does: most likely between it and its own model
 BEHIND_FALSE_FLAG = 0.15  # the reader first asks a flag that this wrapper answers False
 OTHER_HARDWARE = 0.5  # of a kind: its wrappers are seldom built elsewhere
 GENERIC_READER = 1.0
@@ -26,46 +28,62 @@ SHARED_MODEL_READER = 0.6  # code that several models of one family share
 MODEL_READER = 0.35  # one model's own file: only that model's backends ever meet it
 FURTHER_MODEL = 0.1  # each further model file that reads the same name
 HARDWARE_READER = 0.2
+SINGLE_MODEL_WRAPPER = 0.6  # a wrapper that one model alone is given
+ANOTHER_MODEL = 0.3  # ... and a reader that is most likely another model's
+# A path or a function's name that speaks of one maker's hardware.
+OTHER_PLATFORM = re.compile(r"hardware_backend/|(?:^|[/_.])(?:npu|hip|rocm|musa|xpu|ascend)(?:$|[_. ])", re.IGNORECASE)
 GAP_THRESHOLD = 0.2  # at or above it, most rows of the releases read were true; below it, most were not
 
 
+ONE_KIND = 1.0 / 4.0  # the breadth of a single kind
+
+
 def breadth(answers: Answers, children: Iterable[str]) -> float:
-    """From a third for one kind of backend towards one for many."""
-    kinds: dict[str, float] = {}
+    """From a quarter for one kind of backend towards one for many."""
+    by_name: dict[str, float] = {}
+    by_class: dict[str, float] = {}
     for key in children:
         weight = OTHER_HARDWARE if answers.classes[key].on_other_hardware else 1.0
-        family = answers.classes.family(key)
-        kinds[family] = max(kinds.get(family, 0.0), weight)
-    count = sum(kinds.values())
-    return count / (count + 2.0)
+        by_class[answers.classes.ancestor(key)] = weight
+        for kind in answers.kinds.get(key) or {answers.classes.ancestor(key)}:
+            by_name[kind] = max(by_name.get(kind, 0.0), weight)
+    # One class under two names is one kind, and so are two classes under one name.
+    count = min(sum(by_name.values()), sum(by_class.values()) if len(by_class) == 1 else sum(by_name.values()))
+    return count / (count + 3.0)
 
 
-def reader_weight(file: str, files: frozenset[str]) -> float:
-    if "hardware_backend/" in file:
+def reader_weight(read: Read, files: frozenset[str]) -> float:
+    if OTHER_PLATFORM.search(f"{read.file} {read.qualname}"):
         return HARDWARE_READER
-    if "/models/" not in file:
-        return SHARED_MODEL_READER if _is_kernel_folder(file) else GENERIC_READER
-    if "common" in file.rpartition("/")[0].rpartition("/models/")[2]:
+    if "/models/" not in read.file:
+        return GENERIC_READER if is_generic(read.file) else SHARED_MODEL_READER
+    if "common" in read.file.rpartition("/")[0].rpartition("/models/")[2]:
         return SHARED_MODEL_READER
     others = sum("/models/" in f for f in files) - 1
     return min(GENERIC_READER, MODEL_READER + FURTHER_MODEL * others)
 
 
-def _is_kernel_folder(file: str) -> bool:
-    """`layers/attention/<one kind of attention>/...` serves that kind alone."""
+def is_generic(file: str) -> bool:
+    """Models serve themselves, and `layers/attention/<one kind of attention>/...` serves that kind alone."""
     _, found, rest = file.partition("layers/attention/")
-    return bool(found) and "/" in rest
+    return "/models/" not in file and not (found and "/" in rest)
 
 
-def readers(answers: Answers, wrapper: str, reads: Iterable[Read]) -> float:
-    """The weight of the most telling reader; a write tells nothing of a reader."""
+def reach(answers: Answers, wrapper: str, reads: Iterable[Read], children: Iterable[str]) -> float:
+    """Who reads x how many kinds of backend get there, for the most telling reader; a write tells nothing of one."""
     listed = [r for r in reads if r.access != STORE] or list(reads)
     files = frozenset(r.file for r in listed)
-    weights = [
-        reader_weight(r.file, files) * (BEHIND_FALSE_FLAG if answered_false(answers, wrapper, r.flags) else 1.0)
-        for r in listed
-    ]
-    return max(weights, default=0.0)
+    best, single = 0.0, answers.single_model(wrapper)
+    for read in listed:
+        weight = reader_weight(read, files)
+        if answered_false(answers, wrapper, read.flags):
+            weight *= BEHIND_FALSE_FLAG
+        if single and not is_generic(read.file):
+            weight *= ANOTHER_MODEL
+        there = [k for k in children if is_generic(read.file) or answers.admits(read.file, k)]
+        there = [k for k in there if answers.classes[k].module.path == read.file] or there
+        best = max(best, weight * breadth(answers, answers.named(read, there)))
+    return best * (SINGLE_MODEL_WRAPPER if single else 1.0)
 
 
 def answered_false(answers: Answers, wrapper: str, flags: Iterable[str]) -> bool:
@@ -82,12 +100,13 @@ def answered_false(answers: Answers, wrapper: str, flags: Iterable[str]) -> bool
     return False
 
 
-def sibling(answers: Answers, wrapper: str, name: str) -> float:
+def pass_through(answers: Answers, wrapper: str, name: str, children: Iterable[str]) -> float:
+    """More for a name that another wrapper answers, less for one that is private to a kind of backend."""
     order = answers.classes.order
     for other in answers.classes.wrappers:
         if other not in order(wrapper) and wrapper not in order(other) and answers.own(other, name) is not None:
             return SIBLING_FORWARDS
-    return 1.0
+    return PRIVATE_PROTOCOL if breadth(answers, children) <= ONE_KIND else 1.0
 
 
 def score(harm: str, *factors: float) -> float:

@@ -22,6 +22,7 @@ class Readers:
         self.any_backend = Receiver(frozenset(classes.wrappers))
         self._handed: dict[tuple[str, str], Receiver] = {}
         self._kept: dict[tuple[str, str], dict[str, Receiver]] = {}
+        self._flags: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
         self._returned: dict[str, Receiver | None] = {}
         self._reads: dict[str, tuple[Read, ...]] = {}
         self._todo: dict[str, Function] = {}
@@ -79,11 +80,22 @@ class Readers:
         """Notes `self.attribute = backend`, and walks the class again if that is news."""
         if not function.class_name or function.module.path in self.classes.leaf_files:
             return
+        if function.node.name == "__init__":
+            if attribute in self.classes.reassigned(function.module, function.class_name):
+                return
         kept = self._kept.setdefault((function.module.name, function.class_name), {})
         if attribute not in kept or kept[attribute] | receiver != kept[attribute]:
             kept[attribute] = kept[attribute] | receiver if attribute in kept else receiver
             for method in function.module.methods[function.class_name]:
                 self._todo[method.key] = method
+
+    def remember_flags(self, function: Function, key: str, flags: frozenset[str]) -> None:
+        """Notes `self.x = backend.flag`: a later `if self.x` in the class asks the flag."""
+        if function.class_name and key.startswith("self."):
+            self._flags.setdefault((function.module.name, function.class_name), {})[key] = flags
+
+    def remembered_flags(self, function: Function, key: str) -> frozenset[str]:
+        return self._flags.get((function.module.name, function.class_name or ""), {}).get(key, frozenset())
 
     def hand(self, function: Function, parameter: str, receiver: Receiver) -> None:
         """Notes that a call hands a backend to a parameter, and walks the function again if that is news."""

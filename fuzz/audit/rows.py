@@ -37,25 +37,34 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A name that callers read and the wrapper itself answers: nothing to mend, but worth a test.
+class Check:
+    """One name that a wrapper must answer as the backends below it do, and how to ask.
 
-    `slots` are the constructor parameters of the children to which the wrapper hands the question, if it does.
+    `kind` is value or call. `value` is what the children answer: a Python literal, `runner:a.b` for what they take
+    from the model runner, or empty for anything. `parameters` are those of a call. `slots` are the constructor
+    parameters of the children that the wrapper asks today, and `per_mode` says that the mode chooses among them.
+    `on_base` says that the base class of this release has the name too.
     """
 
     wrapper: str
     name: str
     kind: str
-    slots: tuple[str, ...]
+    value: str = ""
+    parameters: tuple[str, ...] = ()
+    slots: tuple[str, ...] = ()
+    per_mode: bool = False
+    on_base: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A class that wraps attention backends: where it is, and the constructor parameters that take its children."""
+    """A class that wraps attention backends: its module, the constructor parameters that take its children, and what
+    its constructor reads off a child: (name, whether it is called)."""
 
     name: str
     module: str
     slots: tuple[str, ...]
+    reads: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class AuditReport:
     """Rows ranked worst first."""
 
     rows: tuple[Row, ...]
-    answered: tuple[Answered, ...]
+    checks: tuple[Check, ...]
     wrappers: tuple[Wrapper, ...]
 
     @property

@@ -140,6 +140,7 @@ class Source:
             )
         self._modules: dict[str, Module | None] = {}
         self.scanned = tuple(self._scan())
+        self.model_stems = frozenset(p.stem.lower() for p in (self.root / "models").glob("*"))
 
     def _scan(self) -> Iterator[Module]:
         for path in sorted(self.root.rglob("*.py")):

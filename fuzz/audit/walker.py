@@ -27,7 +27,7 @@ class FunctionWalker:
         self._state = State()
         self._found: dict[Read, None] = {}
         self._returned: Receiver | None = None
-        self._conditions = Conditions(self.evaluate, self._heirs, self._having)
+        self._conditions = Conditions(self.evaluate, self._heirs, self._having, self._flags)
 
     def reads(self) -> tuple[Read, ...]:
         self._walk()
@@ -74,6 +74,7 @@ class FunctionWalker:
 
     def _if(self, node: ast.If) -> None:
         self._expression(node.test)
+        self._pin(node.test)
         true, false = self._conditions.of(node.test)
         before = self._state
         body, other = before.copy(), before.copy()
@@ -110,6 +111,7 @@ class FunctionWalker:
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self._bind(node.target, node.value)
         elif isinstance(node, ast.Assert):
+            self._pin(node.test)
             apply(self._state, self._conditions.of(node.test)[0])
         elif isinstance(node, ast.Return) and node.value is not None:
             receiver = self.evaluate(node.value)
@@ -124,6 +126,10 @@ class FunctionWalker:
         key, receiver = key_of(target), self.evaluate(value)
         if not key:
             return
+        flags = self._conditions.of(value)[0].flags
+        if flags:
+            self._state.aliases[key] = flags
+            self.readers.remember_flags(self.function, key, flags)
         for stale in [k for k in self._state.backends if k == key or k.startswith(f"{key}.")]:
             del self._state.backends[stale]
         self._state.methods.pop(key, None)
@@ -189,6 +195,7 @@ class FunctionWalker:
         self._state = before.copy()
         for value in node.values:
             self._expression(value)
+            self._pin(value)
             apply(self._state, self._conditions.of(value)[0 if isinstance(node.op, ast.And) else 1])
         self._state = before
 
@@ -197,6 +204,7 @@ class FunctionWalker:
         before = self._state
         for branch, facts in zip((node.body, node.orelse), self._conditions.of(node.test), strict=True):
             self._state = before.copy()
+            self._pin(node.test)
             apply(self._state, facts)
             self._expression(branch)
         self._state = before
@@ -281,7 +289,7 @@ class FunctionWalker:
         if isinstance(node, ast.Call):
             return self._evaluate_call(node)
         if isinstance(node, ast.IfExp):
-            return _either(self.evaluate(node.body), self.evaluate(node.orelse))
+            return self._evaluate_if(node)
         if isinstance(node, ast.BoolOp):
             return _either(*(self.evaluate(v) for v in node.values))
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
@@ -293,6 +301,24 @@ class FunctionWalker:
             inner = self.evaluate(node.value)
             return inner.one if inner is not None and inner.many else None
         return None
+
+    def _evaluate_if(self, node: ast.IfExp) -> Receiver | None:
+        before, found = self._state, []
+        for branch, facts in zip((node.body, node.orelse), self._conditions.of(node.test), strict=True):
+            self._state = before.copy()
+            self._pin(node.test)
+            apply(self._state, facts)
+            found.append(self.evaluate(branch))
+        self._state = before
+        return _either(*found)
+
+    def _pin(self, test: ast.expr) -> None:
+        """Writes what attributes such as `self.child` hold into the state, where a condition can narrow it."""
+        for node in ast.walk(test):
+            if isinstance(node, (ast.Attribute, ast.Call)) and key_of(node):
+                receiver = self.evaluate(node)
+                if receiver is not None:
+                    self._state.backends.setdefault(key_of(node), receiver)
 
     def _attribute(self, node: ast.Attribute) -> Receiver | None:
         own = isinstance(node.value, ast.Name) and node.value.id == "self"
@@ -339,6 +365,10 @@ class FunctionWalker:
         if default is not None:
             default = default.without(self._having(str(name.value)))
         return _either(self._slots_of(inner, str(name.value)), default)
+
+    def _flags(self, key: str) -> frozenset[str]:
+        """The backend's flags that a variable or attribute stands for."""
+        return self._state.aliases.get(key) or self.readers.remembered_flags(self.function, key)
 
     def _heirs(self, node: ast.expr) -> frozenset[str]:
         named = node.elts if isinstance(node, ast.Tuple) else [node]
