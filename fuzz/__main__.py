@@ -49,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except OSError as error:
-        _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return failed
     except Exception:  # noqa: BLE001 - the outermost boundary: an exit status must come of it, whatever it is
         traceback.print_exc()

@@ -13,6 +13,7 @@ import click
 from fuzz import answers, arguments, revisions
 from fuzz.answers import COULD_NOT_RUN
 from fuzz.audit import audit as read_audit
+from fuzz.audit import write_test as write_test_file
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
 from fuzz.display import Display, console
 from fuzz.doctor import diagnose
@@ -231,8 +232,6 @@ def audit(target: str, wrappers: tuple[str, ...], write_test: Path | None, pytho
         except ValueError as error:
             raise click.UsageError(str(error), click.get_current_context()) from None
     if write_test is not None:
-        from fuzz.audit import write_test as write_test_file
-
         write_test_file(report, write_test)
         _tell(f"wrote {write_test}")
     if as_json:
