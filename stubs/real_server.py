@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stubs import sglang
 from stubs.batch import StepPlan
 from stubs.fake_runner import DrawInput, run_layers
 from stubs.real_runner import RealRunner, build_real_runner
@@ -43,4 +44,8 @@ class RealServer:
 
 def build_real_server(world: World) -> RealServer:
     """Start SGLang's ModelRunner for ``world``. Raises Refused where SGLang turns the world down."""
-    return RealServer(world, build_real_runner(world))
+    runner = build_real_runner(world)
+    if world.is_speculative:
+        # Service starts a draft worker too; its factory is asked for the same refusals.
+        sglang.build_draft_extend_backend(runner.model_runner, world)
+    return RealServer(world, runner)

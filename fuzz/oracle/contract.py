@@ -79,6 +79,8 @@ def _missing(root: AttributeError, reader: str, supplied: tuple[Any, ...]) -> Ju
         return _judgement(Verdict.STUB_GAP, "contract", "missing_field", place, title, root)
     if not reader:
         return _judgement(Verdict.INFRA, "harness", "AttributeError", _our_place(root), _first_line(root), root)
+    if owner is None:  # nothing can be said of None; what can is who read it
+        place = f"{reader}.{name}"
     title = f"AttributeError: {cls.__name__} has no {name!r}, read by {reader}"
     evidence = {"object": f"{cls.__module__}.{cls.__qualname__}", "attribute": str(name), "reader": reader}
     return _judgement(Verdict.BUG, "contract", "AttributeError", place, title, root, evidence)
