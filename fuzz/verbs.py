@@ -145,7 +145,7 @@ def replay(paths: tuple[Path, ...], target: str | None, times: int, python: str,
 @arguments.python_option
 @arguments.json_option
 def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
-    """Print the smallest script that shows what PATH shows.
+    """Print the smallest program that shows what PATH shows; `seamripper replay` reads it from a file.
 
     Exit status: 0, or 125 if the fault does not show here.
     """
@@ -155,16 +155,12 @@ def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
         _tell(f"seamripper: {path}: {result.reason}")
         return result.exit_code
     smaller = result.confirmed.program
-    from fuzz.script import write_script
-
-    script = write_script(smaller, result.confirmed.finding, {})
     if as_json:
-        _print_json(
-            {"ops_before": len(result.before.ops), "ops": len(smaller.ops), "program": smaller.text, "script": script}
-        )
+        sizes = {"ops_before": len(result.before.ops), "ops": len(smaller.ops)}
+        _print_json({**sizes, "signature": str(result.confirmed.finding.signature), "program": smaller.text})
     else:
         _tell(f"{len(result.before.ops)} ops before, {len(smaller.ops)} now")
-        click.echo(script, nl=False)
+        click.echo(smaller.text, nl=False)
     return result.exit_code
 
 

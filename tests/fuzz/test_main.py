@@ -17,12 +17,13 @@ from fuzz.audit import AuditReport, Reader
 from fuzz.audit import Row as AuditRow
 from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, Progress, run_campaign
 from fuzz.comparison import Cell, CompareResult, Row
+from fuzz.confirm import Confirmed
 from fuzz.doctor import Backend, Part, Report
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.process import WorkerError
-from fuzz.program import Decode, Extend, Program, ProgramError
+from fuzz.program import Decode, Extend, Program, ProgramError, parse
 from fuzz.program import Row as ExtendRow
-from fuzz.revisions import ReplayResult, Rig
+from fuzz.revisions import ReplayResult, Rig, ShrinkResult
 from fuzz.store import StoreError
 from fuzz.targets import TargetError
 from stubs.world import World
@@ -348,6 +349,30 @@ def test_replay_json(monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytes
     answer = json.loads(capsys.readouterr().out)
     assert answer["exit_code"] == 1
     assert answer["repros"][0]["finding"]["title"] == "A lacks b"
+
+
+def shrunk(path: Path, confirmed: Confirmed | None) -> ShrinkResult:
+    return ShrinkResult(path, "pypi:1", PROGRAM, confirmed, "the bug does not show here: why", "9.1")
+
+
+def test_shrink_prints_a_program_that_can_be_read_again(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = Program(World(), (Extend((ExtendRow(0, 1),)),))
+    confirmed = Confirmed(smaller, Finding(Verdict.BUG, Signature("contract", "E", "A.b"), "", "", 0, "extend"), 3, 3)
+    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, confirmed))
+    assert main(["shrink", str(saved)]) == 0
+    out, err = capsys.readouterr()
+    assert parse(out) == smaller
+    assert err == "2 ops before, 1 now\n"
+
+
+def test_shrink_says_why_it_could_not(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, None))
+    assert main(["shrink", str(saved)]) == 125
+    assert capsys.readouterr().err == f"seamripper: {saved}: the bug does not show here: why\n"
 
 
 COMPARED = CompareResult(
