@@ -217,7 +217,8 @@ def _binary(operation: Any, dtype: Any, inputs: list[Any], module: Any) -> Calla
     pointer = isinstance(dtype, module.tl.pointer_type)
     limit = 8 if pointer else max(1, dtype.primitive_bitwidth // 8)
     narrow = None if pointer else module._get_np_dtype(dtype)
-    if left_dtype == right_dtype == np.bool_ and operation not in BITWISE:
+    # Where stock, or a mend of it, treats the type apart: bools as one-bit integers, bfloat16 as what its bits mean.
+    if dtype.name == "bf16" or (left_dtype == right_dtype == np.bool_ and operation not in BITWISE):
         builder = module.interpreter_builder
         return lambda left, right: builder.binary_op(left, right, operation)
 
