@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from stubs.world import World
 
@@ -21,21 +22,22 @@ def write_tiny_draft(world: World, folder: Path) -> Path:
     return _write(folder / "draft", "LlamaForCausalLMEagle", DRAFT_LAYERS, world)
 
 
-def _write(folder: Path, architecture: str, layers: int, world: World) -> Path:
+def tiny_config(world: World, architecture: str = "LlamaForCausalLM", layers: int | None = None) -> dict[str, Any]:
+    """The config.json of a Llama with the world's geometry; ``layers`` defaults to the world's."""
     if world.sliding_window or world.logit_cap:
         raise ValueError(
             f"world has sliding_window={world.sliding_window}, logit_cap={world.logit_cap}; the tiny Llama of the real "
             "runner has neither: set both to 0 or use runner 'fake'"
         )
     hidden = world.num_heads * world.head_dim
-    config = {
+    return {
         "architectures": [architecture],
         "model_type": "llama",
         "hidden_size": hidden,
         "num_attention_heads": world.num_heads,
         "num_key_value_heads": world.num_kv_heads,
         "head_dim": world.head_dim,
-        "num_hidden_layers": layers,
+        "num_hidden_layers": world.num_layers if layers is None else layers,
         "vocab_size": VOCAB_SIZE,
         "intermediate_size": hidden,
         "max_position_embeddings": world.context_len,
@@ -45,6 +47,10 @@ def _write(folder: Path, architecture: str, layers: int, world: World) -> Path:
         "bos_token_id": 0,
         "eos_token_id": 1,
     }
+
+
+def _write(folder: Path, architecture: str, layers: int, world: World) -> Path:
+    config = tiny_config(world, architecture, layers)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     return folder

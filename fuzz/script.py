@@ -1,0 +1,203 @@
+"""Writes a program and its finding as one standalone Python file: the standard library, torch and sglang only."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fuzz.finding import Finding
+from fuzz.program import Program
+from fuzz.steps import ScriptStep, script_steps
+from fuzz.trace import Trace
+from stubs.tiny_model import tiny_config
+from stubs.world import World
+
+# atol = rtol of an output against float64, by dtype; on a GPU tensor cores round the products of fp16 too.
+TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
+POISON = 1000.0  # far above any drawn value: a read of a slot that nobody wrote shows
+OLD = (0, 5, 14)  # the first release without the roads that only older ones have
+SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
+FLAG_LINE_MAX = 118  # characters
+# What the model's geometry needs; the rest is transformers' default, or a flag.
+MODEL_FIELDS = (
+    "architectures",
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "num_hidden_layers",
+    "vocab_size",
+    "max_position_embeddings",
+)
+
+
+class ScriptError(ValueError):
+    """A finding that no standalone script can show; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a finding comes from. ``found_on`` and ``seen_on`` are target specs; shown in ``shown`` of ``runs`` runs."""
+
+    found_on: str
+    seen_on: tuple[str, ...]
+    shown: int
+    runs: int
+    command: str
+    versions: str
+
+
+def write_script(program: Program, finding: Finding, trace: Trace, provenance: Provenance) -> str:
+    """The text of the script. ``trace`` is a run of ``program`` that showed ``finding``. Raises ScriptError."""
+    world = program.world
+    steps = script_steps(program, finding, trace)
+    check = _check(finding, steps)
+    plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets both on the layers
+    version = tuple(int(part) for part in re.findall(r"\d+", trace.sglang_version)[:3])
+    values: dict[str, Any] = {
+        "headline": _one_line(finding.title),
+        "title": _one_line(finding.title).rstrip("."),
+        "found_on": provenance.found_on,
+        "seen_on": ", ".join(provenance.seen_on),
+        "shown": provenance.shown,
+        "runs": provenance.runs,
+        "versions": provenance.versions,
+        "command": provenance.command,
+        "signature": str(finding.signature),
+        "program": program.text.rstrip("\n"),
+        "model": _wrapped(
+            json.dumps({name: value for name, value in tiny_config(plain).items() if name in MODEL_FIELDS})
+        ),
+        "flags": _wrapped(_flags(world)),
+        "prefill": world.prefill,
+        "is_twin": world.prefill == world.decode,
+        "is_old": version < OLD,
+        "window": world.sliding_window,
+        "logit_cap": world.logit_cap,
+        "dtype": world.dtype,
+        "seed": program.seed,
+        "has_idle": any(step.mode == "IDLE" for step in steps),
+        "uses_verify": any(step.mode == "TARGET_VERIFY" for step in steps),
+        "spec_steps": world.spec_steps,
+        "spec_topk": world.spec_topk,
+        "spec_draft_tokens": world.spec_draft_tokens,
+        "check": check,
+        "last_own": _own(steps[-1]) if steps else "[]",
+        "poison": POISON if check != "exception" else None,
+        "tolerance": TOLERANCES[world.dtype],
+        "calls": [_call(step) for step in steps],
+        "last_prefix": list(steps[-1].prefix) if steps else [],
+        **_exception(finding),
+    }
+    templates = _templates()
+    specific = templates.get_template("specific.py.jinja").render(values).strip("\n")
+    return templates.get_template("script.py.jinja").render(values, specific=specific).strip("\n") + "\n"
+
+
+def _templates() -> Environment:
+    environment = Environment(loader=PackageLoader("fuzz"), undefined=StrictUndefined, keep_trailing_newline=True)
+    environment.filters["quoted"] = json.dumps
+    return environment
+
+
+def _check(finding: Finding, steps: tuple[ScriptStep, ...]) -> str:
+    """How the script tells: an exception, a comparison after the last step, or not at all."""
+    oracle, kind, place = finding.signature.parts
+    if finding.mode == "draft_extend":
+        raise ScriptError(f"{finding.signature} is a fault of a step on the draft model, which scripts do not have yet")
+    if oracle == "contract" or kind == "contract_breach":
+        return "exception"
+    if oracle == "numeric" and not (steps[-1].mode == "TARGET_VERIFY" and "tree" in finding.mode):
+        return "numeric"
+    if kind == "history_dependent" and ".output." in place:
+        return "history"
+    if kind == "kv_not_written":
+        return "kv"
+    raise ScriptError(f"{finding.signature}: scripts have no check for this kind yet; replay the program instead")
+
+
+def _exception(finding: Finding) -> dict[str, Any]:
+    """What the exception that was found is known by."""
+    _, kind, place = finding.signature.parts
+    owner, _, name = place.rpartition(".")
+    return {
+        "attribute": _pair(owner, name) if "attribute" in finding.evidence else None,
+        "breach": _pair(owner, name) if kind == "contract_breach" else None,
+        "kind": kind,
+        "function": name,
+    }
+
+
+def _pair(one: str, other: str) -> str:
+    return f"({json.dumps(one)}, {json.dumps(other)})"
+
+
+def _call(step: ScriptStep) -> str:
+    values = f"rows={list(step.rows)}, prefix={list(step.prefix)}, own={_own(step)}"
+    return f'step(runner, "{step.mode}", {values}{"" if step.host else ", host=False"})'
+
+
+def _own(step: ScriptStep) -> str:
+    return f"[{', '.join(_slots(slots) for slots in step.slots)}]"
+
+
+def _slots(slots: tuple[int, ...]) -> str:
+    """An expression that no formatter spreads over many lines."""
+    if slots and slots == tuple(range(slots[0], slots[-1] + 1)):
+        return f"range({slots[0]}, {slots[-1] + 1})"
+    if len(slots) <= SLOTS_LISTED_MAX:
+        return str(list(slots))
+    return f'list(map(int, "{" ".join(map(str, slots))}".split()))'
+
+
+def _flags(world: World) -> str:
+    """The server's command line. The draft is the target's folder: it is never run."""
+    flags = {
+        "model-path": "MODEL",
+        "load-format": "dummy",
+        "dtype": world.dtype,
+        "attention-backend": world.prefill,
+        "prefill-attention-backend": world.prefill,
+        "decode-attention-backend": world.decode,
+        "page-size": world.page_size,
+        "context-length": world.context_len,
+        "max-running-requests": world.max_running_requests,
+        "max-total-tokens": world.max_total_tokens,
+        "triton-attention-num-kv-splits": 2,
+    }
+    if world.is_speculative:
+        flags |= {
+            "speculative-algorithm": world.spec_algorithm,
+            "speculative-draft-model-path": "MODEL",
+            "speculative-num-steps": world.spec_steps,
+            "speculative-eagle-topk": world.spec_topk,
+            "speculative-num-draft-tokens": world.spec_draft_tokens,
+        }
+        if world.spec_mode != "prefill":  # SGLang's default
+            flags["speculative-attention-mode"] = world.spec_mode
+    switches = ["--skip-tokenizer-init", "--disable-cuda-graph"]
+    switches += [] if world.overlap else ["--disable-overlap-schedule"]
+    return " ".join([*(f"--{name} {value}" for name, value in flags.items()), *switches])
+
+
+def _wrapped(text: str) -> str:
+    """``text`` over several lines, broken at spaces that end a flag's value or a JSON field."""
+    lines, line = [], ""
+    for part in re.split(r" (?=--|\")", text):
+        if line and len(line) + 1 + len(part) > FLAG_LINE_MAX:
+            lines.append(line)
+            line = part
+        else:
+            line = f"{line} {part}" if line else part
+    return "\n".join([*lines, line])
+
+
+def _one_line(text: str) -> str:
+    """Safe inside a docstring."""
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())[:115]

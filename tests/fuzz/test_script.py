@@ -1,0 +1,124 @@
+"""The script writer: its text, what the text imports, how long it is, and that programs can be read back from it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz.finding import Signature
+from fuzz.program import Extend, Idle
+from fuzz.repro import read_repro
+from fuzz.script import ScriptError, write_script
+from tests.fuzz.canned import PROVENANCE, Canned, kernel_error, missing_attribute, wrong_output
+
+SCRIPTS = Path(__file__).parent.parent / "data" / "scripts"
+LINES_MAX = 130
+SPECIFIC_LINES_MAX = 30
+CANNED = [missing_attribute, wrong_output, kernel_error]
+MakeCanned = Callable[[], Canned]
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_the_text_is_the_golden_one(make: MakeCanned) -> None:
+    assert write_script(*make(), PROVENANCE) == (SCRIPTS / f"{make.__name__}.py").read_text()
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_only_the_standard_library_and_torch_are_imported_by_name(make: MakeCanned) -> None:
+    names = set()
+    for node in ast.walk(ast.parse(write_script(*make(), PROVENANCE))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(str(node.module).partition(".")[0])
+    assert names - set(sys.stdlib_module_names) == {"torch"}
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_everything_imported_by_text_is_of_sglang(make: MakeCanned) -> None:
+    text = write_script(*make(), PROVENANCE)
+    assert text.count("import_module(") == 1
+    assert 'f"sglang.srt.{place}"' in text
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_the_text_is_formatted_and_short(make: MakeCanned, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(write_script(*make(), PROVENANCE))
+    command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", "--line-length", "120", str(path)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_what_is_specific_to_the_fault_is_short(make: MakeCanned) -> None:
+    lines = write_script(*make(), PROVENANCE).splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith(("def is_wrong", "def shows"))), None)
+    first = lines.index('if __name__ == "__main__":') if first is None else first
+    assert len(lines) - first <= SPECIFIC_LINES_MAX
+
+
+@pytest.mark.parametrize("make", CANNED)
+def test_the_program_is_read_back(make: MakeCanned, tmp_path: Path) -> None:
+    program, finding, trace = make()
+    (tmp_path / "script.py").write_text(write_script(program, finding, trace, PROVENANCE))
+    read = read_repro(tmp_path / "script.py")
+    assert (read.program, read.signature, read.found_on) == (program, finding.signature, "pypi:0.5.16")
+
+
+def test_a_long_irregular_list_of_slots_stays_on_one_line() -> None:
+    program, finding, trace = wrong_output()
+    slots = [[9, 3, 7, 1, 5, 8, 2, 40], [12]]
+    decode = replace(trace.steps[1], batch=trace.steps[1].batch | {"slots": slots, "prefix": [7, 0]})
+    text = write_script(program, finding, replace(trace, steps=(trace.steps[0], decode)), PROVENANCE)
+    assert 'own=[list(map(int, "9 3 7 1 5 8 2 40".split())), range(12, 13)]' in text
+
+
+def test_a_title_cannot_end_the_docstring() -> None:
+    program, finding, trace = missing_attribute()
+    text = write_script(program, replace(finding, title='""" + boom()\n\\'), trace, PROVENANCE)
+    assert ast.get_docstring(ast.parse(text)).splitlines()[0] == "''' + boom() /"  # type: ignore[union-attr]
+
+
+def test_a_fault_that_no_script_can_show_is_refused() -> None:
+    program, finding, trace = wrong_output()
+    foreign = replace(finding, signature=Signature("state", "foreign_slot", "TritonAttnBackend.kv_indices.decode"))
+    with pytest.raises(ScriptError, match=r"state/foreign_slot.*replay the program instead"):
+        write_script(program, foreign, trace, PROVENANCE)
+
+
+def test_a_fault_of_a_draft_step_is_refused() -> None:
+    program, finding, trace = missing_attribute()
+    with pytest.raises(ScriptError, match="draft model"):
+        write_script(program, replace(finding, mode="draft_extend"), trace, PROVENANCE)
+
+
+def test_an_idle_step_plans_no_metadata() -> None:
+    program, finding, trace = wrong_output()
+    empty: dict[str, object] = {"forward_mode": "IDLE", "seq_lens_cpu": []}
+    empty |= {name: [] for name in ("requests", "req_pool_indices", "prefix", "count", "slots")}
+    idle = replace(trace.steps[0], op_index=1, mode="idle", batch=empty)
+    assert isinstance(program.ops[0], Extend)
+    program = replace(program, ops=(program.ops[0], Idle(), program.ops[1]))
+    decode = replace(trace.steps[1], op_index=2)
+    trace = replace(trace, steps=(trace.steps[0], idle, decode))
+    text = write_script(program, replace(finding, op_index=2), trace, PROVENANCE)
+    assert 'step(runner, "IDLE", rows=[], prefix=[], own=[])' in text
+    assert "        if batch.batch_size:\n            backend.init_forward_metadata(batch)" in text
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("version", "status"), [("0.5.16", 1), ("0.5.17", 0)])
+def test_the_script_of_the_missing_attribute_tells_releases_apart(
+    version: str, status: int, target_folder: Callable[[str], Path]
+) -> None:
+    script = SCRIPTS / "missing_attribute.py"
+    command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", f"path:{target_folder(version)}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent.parent.parent)
+    assert done.returncode == status, done.stderr[-2000:]
