@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fuzz.audit.answers import Answers
+from fuzz.audit.checklist import checklist, describe
 from fuzz.audit.checks import CHECKS
 from fuzz.audit.classes import Classes
 from fuzz.audit.nesting import Nesting
 from fuzz.audit.receivers import Readers
-from fuzz.audit.checklist import checklist, describe
 from fuzz.audit.rows import AuditReport, Check, Reader, Row, Wrapper
 from fuzz.audit.source import Source
 from fuzz.audit.written_test import write_test

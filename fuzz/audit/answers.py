@@ -79,9 +79,9 @@ class Answers:
     def _find_stamps(self) -> None:
         """Names that whoever builds the wrapper writes on it, and no leaf sets by itself: answered by the stamp."""
         for (wrapper, name), reads in self._on.items():
-            if any(r.access == STORE for r in reads):
-                if not any(self.own(leaf, name) for leaf in self.classes.leaves):
-                    self._stamped.add((wrapper, name))
+            written = any(r.access == STORE for r in reads)
+            if written and not any(self.own(leaf, name) for leaf in self.classes.leaves):
+                self._stamped.add((wrapper, name))
 
     def own(self, key: str, name: str) -> Member | None:
         """The class's member, unless it is what the base class would have answered anyway."""

@@ -10,7 +10,7 @@ from fuzz.audit.answers import Answers
 from fuzz.audit.classes import Member
 from fuzz.audit.reads import CALL, GUARDED, STORE, Read
 from fuzz.audit.rows import MISSING, OWN, SHADOWED, SIGNATURE, TWIN, WRONG_CHILD, Reader, Row
-from fuzz.audit.signatures import mismatch, refuses_extra_keywords
+from fuzz.audit.signatures import mismatch, takes_keywords
 
 Check = Callable[[Answers, str], Iterator[Row]]
 
@@ -104,7 +104,7 @@ def child_signatures(answers: Answers, wrapper: str) -> Iterator[Row]:
                 reasons.append(f"{answers.classes[key].name}.{name} {reason}")
         if refusing:
             outside = answers.reads(wrapper, name) or reads
-            why = f"the wrapper's own call: {sorted(reasons)[0]}"
+            why = f"the wrapper's own call: {min(reasons)}"
             yield make_row(answers, wrapper, name, SIGNATURE, "refused call", why, outside, refusing)
 
 
@@ -133,14 +133,14 @@ def dropped_keywords(answers: Answers, wrapper: str) -> Iterator[Row]:
         known = {p.arg for p in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
         calls = [r for r in answers.reads(wrapper, name) if r.shape is not None and r.shape.keywords - known]
         extra = {k for r in calls for k in (r.shape.keywords - known if r.shape else ())}
-        refusing = {}
-        for read in forwards:
-            for owner, parameter in read.receiver.slots:
-                for key in answers.nesting.children(owner, parameter):
-                    child = answers.classes.lookup(key, name)
-                    if child and child.function and refuses_extra_keywords(child.function):
-                        if extra - {a.arg for a in (*child.function.args.args, *child.function.args.kwonlyargs)}:
-                            refusing[key] = child
+        refusing = {
+            key: child
+            for read in forwards
+            for owner, parameter in read.receiver.slots
+            for key in answers.nesting.children(owner, parameter)
+            for child in [answers.classes.lookup(key, name)]
+            if child and child.function and not takes_keywords(child.function, extra)
+        }
         if extra and refusing:
             why = f"callers pass {', '.join(sorted(extra))}, handed on in **kwargs to a child that takes none"
             yield make_row(answers, wrapper, name, SIGNATURE, "dropped keyword", why, calls, refusing)
@@ -194,11 +194,10 @@ def _reason(answers: Answers, wrapper: str, name: str, asked: str, served: dict[
             return f"handed to {asked} alone, though the name speaks of {phase}" if slot != asked else ""
     classes = {r.reader.rpartition(".")[0] for r in answers.reads(wrapper, name) if not r.inside}
     for other in answers.names(wrapper):
-        if other != name and len(answers.forwarded(wrapper, other) & set(served.values())) == len(served):
-            if not answers.selects(wrapper, other):
-                company = {r.reader.rpartition(".")[0] for r in answers.reads(wrapper, other) if not r.inside}
-                if classes & company:
-                    return f"handed to {asked} alone, though its reader drives both children through {other}"
+        drives_both = set(served.values()) <= answers.forwarded(wrapper, other) and not answers.selects(wrapper, other)
+        company = {r.reader.rpartition(".")[0] for r in answers.reads(wrapper, other) if not r.inside}
+        if other != name and drives_both and classes & company:
+            return f"handed to {asked} alone, though its reader drives both children through {other}"
     return ""
 
 

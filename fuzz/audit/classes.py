@@ -209,9 +209,9 @@ def _assigned_on_self(function: Function) -> list[tuple[str, ast.expr]]:
                 if isinstance(element, ast.Attribute) and _is_self(element.value) and node.value is not None:
                     found.append((element.attr, node.value))
     for call in function.calls:
-        if isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3:
-            if _is_self(call.args[0]) and isinstance(call.args[1], ast.Constant):
-                found.append((str(call.args[1].value), call.args[2]))
+        sets = isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3
+        if sets and _is_self(call.args[0]) and isinstance(call.args[1], ast.Constant):
+            found.append((str(call.args[1].value), call.args[2]))
     return found
 
 

@@ -74,11 +74,9 @@ class Conditions:
             return (false, true) if isinstance(test.ops[0], (ast.Is, ast.Eq)) else (true, false)
         if isinstance(test, ast.Call) and isinstance(test.func, ast.Name):
             return self._call(test)
-        if isinstance(test, ast.Attribute) and self.evaluate(test.value) is not None:
-            return Facts(flags=frozenset({test.attr})), Facts()
-        if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
-            if self.evaluate(test.func.value) is not None:
-                return Facts(flags=frozenset({test.func.attr})), Facts()
+        asked = test.func if isinstance(test, ast.Call) else test
+        if isinstance(asked, ast.Attribute) and self.evaluate(asked.value) is not None:
+            return Facts(flags=frozenset({asked.attr})), Facts()
         return Facts(), Facts()
 
     def _call(self, test: ast.Call) -> tuple[Facts, Facts]:

@@ -242,7 +242,10 @@ class Nesting:
             fillers = {f.node.name for f in module.functions.values() if _fills(f, registry.id)}
             for user in self.source.scanned:
                 for function in user.functions.values():
-                    if any(_terminal(d.func if isinstance(d, ast.Call) else d) in fillers for d in function.node.decorator_list):
+                    if any(
+                        _terminal(d.func if isinstance(d, ast.Call) else d) in fillers
+                        for d in function.node.decorator_list
+                    ):
                         found.add(Token("function", function.key))
         return found
 

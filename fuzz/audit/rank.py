@@ -86,6 +86,16 @@ def reach(answers: Answers, wrapper: str, reads: Iterable[Read], children: Itera
     return best * (SINGLE_MODEL_WRAPPER if single else 1.0)
 
 
+FALSE_BODIES = frozenset(
+    {
+        "value Constant(value=False)",
+        "value Constant(value=None)",
+        "nothing",
+        "Return(value=Constant(value=False))",
+    }
+)
+
+
 def answered_false(answers: Answers, wrapper: str, flags: Iterable[str]) -> bool:
     """Whether the wrapper answers one of these flags with a constant False, None or nothing at all."""
     for flag in flags:
@@ -93,9 +103,7 @@ def answered_false(answers: Answers, wrapper: str, flags: Iterable[str]) -> bool
         if member is None:
             if answers.classes.lookup(wrapper, "__getattr__") is None:
                 return True
-        elif member.body in ("value Constant(value=False)", "value Constant(value=None)"):
-            return True
-        elif "Return(value=Constant(value=False))" == member.body:
+        elif member.body in FALSE_BODIES:
             return True
     return False
 

@@ -9,7 +9,8 @@ from fuzz.audit.classes import BASE_NAME, Classes
 from fuzz.audit.nesting import Nesting
 from fuzz.audit.reads import Read, Receiver
 from fuzz.audit.source import Function, Module, Source
-from fuzz.audit.walker import BACKEND_ATTRIBUTES, FunctionWalker
+from fuzz.audit.values import BACKEND_ATTRIBUTES
+from fuzz.audit.walker import FunctionWalker
 
 ROUNDS_MAX = 6  # a backend handed from helper to helper to helper; the releases seen settle within three
 
@@ -80,9 +81,9 @@ class Readers:
         """Notes `self.attribute = backend`, and walks the class again if that is news."""
         if not function.class_name or function.module.path in self.classes.leaf_files:
             return
-        if function.node.name == "__init__":
-            if attribute in self.classes.reassigned(function.module, function.class_name):
-                return
+        moving = self.classes.reassigned(function.module, function.class_name)
+        if function.node.name == "__init__" and attribute in moving:
+            return
         kept = self._kept.setdefault((function.module.name, function.class_name), {})
         if attribute not in kept or kept[attribute] | receiver != kept[attribute]:
             kept[attribute] = kept[attribute] | receiver if attribute in kept else receiver
@@ -128,9 +129,7 @@ class Readers:
             key = f"{function.module.name}:{function.class_name}"
             if key in self.classes.wrappers:
                 for parameter_name in {n for p in self.classes.slots(key).values() for n in p.split("|")}:
-                    many = any(
-                        self.classes.slots(key)[a] == parameter_name for a in self.classes[key].many
-                    )
+                    many = any(self.classes.slots(key)[a] == parameter_name for a in self.classes[key].many)
                     found[parameter_name] = self.slot(key, parameter_name, many=many)
         return found
 

@@ -62,8 +62,9 @@ def mismatch(shape: CallShape, function: AnyFunction) -> str | None:
     return f"is not given {', '.join(missing)}" if missing else None
 
 
-def refuses_extra_keywords(function: AnyFunction) -> bool:
-    return function.args.kwarg is None
+def takes_keywords(function: AnyFunction, names: set[str]) -> bool:
+    spec = function.args
+    return spec.kwarg is not None or names <= {p.arg for p in (*spec.args, *spec.kwonlyargs)}
 
 
 def _required(function: AnyFunction) -> set[str]:

@@ -83,9 +83,7 @@ def parse_module(name: str, path: str, text: str, *, is_package: bool) -> Module
     return module
 
 
-def make_function(
-    module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef, class_name: str | None
-) -> Function:
+def make_function(module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef, class_name: str | None) -> Function:
     inside = list(walk(node))
     return Function(
         module,
