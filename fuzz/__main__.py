@@ -33,9 +33,12 @@ def main(given: Sequence[str] | None = None) -> int:
     failed = CANNOT_TELL if args[0] == "replay" else COULD_NOT_RUN
     try:
         return cli.main(args, prog_name="seamripper", standalone_mode=False, obj=args) or 0
-    except click.ClickException as error:
-        _complain(error.format_message(), f"; see {_command(error)} --help")
+    except click.UsageError as error:
+        _complain(error.format_message(), f"; see {error.ctx.command_path if error.ctx else 'seamripper'} --help")
         return BAD_USAGE
+    except click.ClickException as error:
+        _complain(error.format_message())
+        return failed
     except USER_ERRORS as error:
         _complain(str(error))
         return BAD_USAGE
@@ -55,11 +58,6 @@ def main(given: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         _complain("this is a fault of seamripper itself; please report it with the lines above")
         return failed
-
-
-def _command(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return context.command_path if context else "seamripper"
 
 
 def _complain(message: str, advice: str = "") -> None:

@@ -25,6 +25,7 @@ from fuzz.revisions import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
 from fuzz.store import write_whole
 from fuzz.targets import open_target
 
+NEEDED = "pip install 'seamripper[report]'"
 SECONDS = 60.0  # of a campaign without a budget: enough for the import and a few hundred programs
 
 
@@ -84,8 +85,6 @@ def run(
 
 def _write_reports(options: CampaignOptions) -> list[Path]:
     """The reports of a campaign; run.json beside them lets `seamripper report` write them again."""
-    from reports import write_reports  # pandas takes seconds to import, and only reports need it
-
     now = datetime.now(timezone.utc)
     meta = {
         "title": f"{options.target}, {now:%Y-%m-%d %H:%M} UTC",
@@ -93,6 +92,11 @@ def _write_reports(options: CampaignOptions) -> list[Path]:
         "python": options.python,
     }
     write_whole(options.out / "run.json", json.dumps(meta) + "\n")
+    try:
+        from reports import write_reports  # pandas takes seconds to import, and only reports need it
+    except ModuleNotFoundError as error:
+        _tell(f"seamripper: no report written ({error}); {NEEDED}, then `seamripper report {options.out}`")
+        return []
     return write_reports(options.out)
 
 
@@ -198,8 +202,10 @@ def compare(
         for note in answers.compare_notes(result):
             click.echo(note)
     if out is not None:
-        from reports import write_comparison
-
+        try:
+            from reports import write_comparison
+        except ModuleNotFoundError as error:
+            raise click.ClickException(f"the table cannot be written ({error}); {NEEDED}") from None
         for written in write_comparison(out, result.cells, result.targets):
             _tell(f"wrote {written}")
     return result.exit_code
@@ -262,8 +268,10 @@ def doctor(target: str, python: str, as_json: bool) -> int:
 @arguments.json_option
 def report(folder: Path, as_json: bool) -> int:
     """Write the reports of a run's --out folder again."""
-    from reports import write_reports
-
+    try:
+        from reports import write_reports
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"reports cannot be written ({error}); {NEEDED}") from None
     paths = write_reports(folder)
     if as_json:
         _print_json({"reports": [str(path) for path in paths]})

@@ -286,6 +286,24 @@ def test_run_writes_the_command_down(campaign: Campaign) -> None:
     assert json.loads(Path("o/run.json").read_text())["command"] == "seamripper run --target pypi:0.5.16 --out o"
 
 
+def test_run_without_pandas_keeps_its_findings(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "reports", None)
+    assert main(["run", "--out", "o"]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "report: o"
+    assert "pip install 'seamripper[report]', then `seamripper report o`" in err
+
+
+def test_report_without_pandas_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "reports", None)
+    assert main(["report", str(tmp_path)]) == 3
+    assert capsys.readouterr().err.endswith("; pip install 'seamripper[report]'\n")
+
+
 def test_run_from_end_to_end(
     make_target: MakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
