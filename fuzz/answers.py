@@ -15,7 +15,8 @@ from fuzz.audit import AuditReport
 from fuzz.comparison import Cell, CompareResult
 from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
-from fuzz.revisions import ReplayResult
+from fuzz.revisions import ReplayResult, ShrinkResult
+from fuzz.script import Provenance, ScriptError, write_script
 
 COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
@@ -80,6 +81,22 @@ def replay_table(results: Sequence[ReplayResult]) -> Table:
         detail = result.finding.title if result.finding else cell.detail
         table.add_row(Text(result.path.name), Text(cell.target), _state(cell), _shows(cell), Text(_line(detail)))
     return table
+
+
+def script_of(result: ShrinkResult) -> str:
+    """The standalone script of what shrinking came to. Raises ScriptError where none can show it."""
+    confirmed = result.confirmed
+    if confirmed is None or confirmed.trace is None:
+        raise ScriptError("it did not show again")
+    provenance = Provenance(
+        found_on=result.target,
+        seen_on=(result.target,),
+        shown=confirmed.shown,
+        runs=confirmed.runs,
+        command=shlex.join(["seamripper", "shrink", str(result.path), "--target", result.target]),
+        versions=f"sglang {result.sglang_version}",
+    )
+    return write_script(confirmed.program, confirmed.finding, confirmed.trace, provenance)
 
 
 def compare_table(result: CompareResult) -> Table:

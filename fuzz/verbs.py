@@ -22,6 +22,7 @@ from fuzz.order import ENGINES
 from fuzz.program import ProgramError
 from fuzz.repro import repros_in
 from fuzz.revisions import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
+from fuzz.script import ScriptError
 from fuzz.store import write_whole
 from fuzz.targets import open_target
 
@@ -149,7 +150,7 @@ def replay(paths: tuple[Path, ...], target: str | None, times: int, python: str,
 @arguments.python_option
 @arguments.json_option
 def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
-    """Print the smallest program that shows what PATH shows; `seamripper replay` reads it from a file.
+    """Print the smallest script that shows what PATH shows.
 
     Exit status: 0, or 125 if the fault does not show here.
     """
@@ -158,13 +159,17 @@ def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
     if result.confirmed is None:
         _tell(f"seamripper: {path}: {result.reason}")
         return result.exit_code
-    smaller = result.confirmed.program
+    smaller, before = result.confirmed.program, len(result.before.ops)
+    try:
+        script = answers.script_of(result)
+    except ScriptError as error:
+        _tell(f"no standalone script can show it ({error}); this is the program, which replays as well")
+        script = ""
     if as_json:
-        sizes = {"ops_before": len(result.before.ops), "ops": len(smaller.ops)}
-        _print_json({**sizes, "signature": str(result.confirmed.finding.signature), "program": smaller.text})
+        _print_json({"ops_before": before, "ops": len(smaller.ops), "program": smaller.text, "script": script})
     else:
-        _tell(f"{len(result.before.ops)} ops before, {len(smaller.ops)} now")
-        click.echo(smaller.text, nl=False)
+        _tell(f"{before} ops before, {len(smaller.ops)} now")
+        click.echo(script or smaller.text, nl=False)
     return result.exit_code
 
 

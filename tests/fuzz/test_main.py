@@ -373,16 +373,27 @@ def shrunk(path: Path, confirmed: Confirmed | None) -> ShrinkResult:
     return ShrinkResult(path, "pypi:1", PROGRAM, confirmed, "the bug does not show here: why", "9.1")
 
 
-def test_shrink_prints_a_program_that_can_be_read_again(
+SMALLER = Program(World(), (Extend((ExtendRow(0, 1),)),))
+SHRUNK = Confirmed(SMALLER, Finding(Verdict.BUG, Signature("contract", "E", "A.b"), "", "", 0, "extend"), 3, 3)
+
+
+def test_shrink_prints_the_script_alone(
     monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    smaller = Program(World(), (Extend((ExtendRow(0, 1),)),))
-    confirmed = Confirmed(smaller, Finding(Verdict.BUG, Signature("contract", "E", "A.b"), "", "", 0, "extend"), 3, 3)
-    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, confirmed))
+    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
+    monkeypatch.setattr(verbs.answers, "script_of", lambda result: "the script\n")
     assert main(["shrink", str(saved)]) == 0
     out, err = capsys.readouterr()
-    assert parse(out) == smaller
+    assert out == "the script\n"
     assert err == "2 ops before, 1 now\n"
+
+
+def test_shrink_prints_the_program_where_no_script_can_show_it(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
+    assert main(["shrink", str(saved)]) == 0
+    assert parse(capsys.readouterr().out) == SMALLER
 
 
 def test_shrink_says_why_it_could_not(
