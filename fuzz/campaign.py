@@ -20,6 +20,7 @@ from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.record import Record
 from fuzz.repro import known_signatures
+from fuzz.script import Provenance, ScriptError, write_script
 from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
 from fuzz.targets import open_target
@@ -221,20 +222,31 @@ class _Campaign:
             self.progress.finding(entry)
 
     def save_script(self, path: Path, confirmed: Confirmed) -> str:
-        """Write the repro unless one of that name is there; its path."""
-        provenance = {
-            "target": self.options.target,
-            "sglang_version": self.version,
-            "reliability": f"{confirmed.shown}/{confirmed.runs}",
-            "command": self.options.command,
-        }
-        if not path.exists():
-            try:
-                from fuzz.script import write_script
-            except ImportError:
-                return ""
-            write_whole(path, write_script(confirmed.program, confirmed.finding, provenance))
-        return str(path)
+        """Write the repro unless one of that name is there; its path.
+
+        Where no standalone script can show the finding, the program is saved instead: it replays as well.
+        """
+        plain = path.with_suffix(".jsonl")
+        saved = next((there for there in (path, plain) if there.exists()), None)
+        if saved is not None:
+            return str(saved)
+        provenance = Provenance(
+            found_on=self.options.target,
+            seen_on=(self.options.target,),
+            shown=confirmed.shown,
+            runs=confirmed.runs,
+            command=self.options.command,
+            versions=f"sglang {self.version}",
+        )
+        try:
+            if confirmed.trace is None:
+                raise ScriptError("no run of it came back")
+            write_whole(path, write_script(confirmed.program, confirmed.finding, confirmed.trace, provenance))
+            return str(path)
+        except ScriptError as error:
+            self.progress.phase(f"saved as a program: {error}")
+        write_whole(plain, confirmed.program.text)
+        return str(plain)
 
     @property
     def elapsed_seconds(self) -> float:

@@ -27,12 +27,16 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """``shown`` of ``runs`` runs of ``program`` showed the signature; ``finding`` is as ``program`` shows it."""
+    """``shown`` of ``runs`` runs of ``program`` showed the signature; ``finding`` is as ``program`` shows it.
+
+    ``trace`` is the last run that showed it, None where none did.
+    """
 
     program: Program
     finding: Finding
     shown: int
     runs: int
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,14 @@ def shown_in(trace: Trace, signature: Signature) -> Finding | None:
 def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
     """Run ``program`` up to CONFIRM_RUNS times, the first time in a fresh process."""
     runner.renew()
-    shown, runs, latest = 0, 0, finding
+    shown, runs, latest, shown_by = 0, 0, finding, None
     while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
-        again = shown_in(runner.run(program, patience.program_seconds), finding.signature)
+        trace = runner.run(program, patience.program_seconds)
+        again = shown_in(trace, finding.signature)
         runs += 1
         if again is not None:
-            shown, latest = shown + 1, again
-    return Confirmed(program, latest, shown, runs)
+            shown, latest, shown_by = shown + 1, again, trace
+    return Confirmed(program, latest, shown, runs, shown_by)
 
 
 def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:

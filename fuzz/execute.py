@@ -17,7 +17,7 @@ from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.state import serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
-from stubs import bfloat16_dot, interpreter, sglang
+from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang
 from stubs.batch import RowInput, Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
@@ -37,6 +37,7 @@ def prepare() -> str:
     prepare_platform()
     if not torch.cuda.is_available():
         bfloat16_dot.install()
+        bfloat16_arithmetic.install()
         interpreter.install()
     return sglang.version()
 

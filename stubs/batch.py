@@ -168,7 +168,7 @@ class Scheduler:
         world, width = self.world, self.world.spec_draft_tokens
         running = [self.live[request] for request in requests]
         for live in running:
-            self.slots.reserve(live, live.length + 2 * world.spec_reserve)
+            self.slots.reserve(live, live.length + 2 * world.spec_reserve, whole_pages=True)
         parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
         batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=None)
         if not self.host_lengths:

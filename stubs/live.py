@@ -24,7 +24,8 @@ class History:
 
 @dataclass(slots=True)
 class LiveRequest:
-    """``slots`` are all KV slots its row holds, in token order; the first ``length`` are written (committed KV).
+    """``slots`` are all KV slots its row holds, in token order; the first ``length`` hold committed KV,
+    and the row in req_to_token says so up to ``written``.
 
     ``shared`` leading tokens lie in slots of another request (a prefix cache hit). ``target`` and ``draft`` are
     the histories per layer of the two models.
@@ -35,6 +36,7 @@ class LiveRequest:
     row: int
     slots: list[int]
     length: int = 0
+    written: int = 0
     shared: int = 0
     chunking: bool = False
     target: list[History] = field(default_factory=list)

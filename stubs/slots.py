@@ -60,20 +60,24 @@ class SlotKeeper:
         live.target = [history.first(tokens) for history in source.target]
         live.draft = [history.first(tokens) for history in source.draft]
         self.holders.update(self._pages(live.slots))
-        self._write_row(live, 0)
+        self._write_row(live, tokens)
 
-    def reserve(self, live: LiveRequest, tokens: int) -> None:
-        """Make the row hold at least ``tokens`` slots, page by page, as SGLang's allocators round up."""
+    def reserve(self, live: LiveRequest, tokens: int, *, whole_pages: bool = False) -> None:
+        """Make the request hold slots for ``tokens``, page by page, and its row say which.
+
+        As in SGLang the row is written up to the last token, and behind it keeps what the row held before; only a
+        speculative step's reserve (``whole_pages``) is written to the end of its last page.
+        """
         page = self.world.page_size
-        missing = -(-tokens // page) * page - len(live.slots)
-        if missing <= 0:
-            return
-        taken = self.allocator.alloc(missing)
-        assert taken is not None, "the ledger keeps programs within the pool"
-        start = len(live.slots)
-        live.slots = live.slots + [int(slot) for slot in taken]
-        self.holders.update(self._pages(live.slots[start:]))
-        self._write_row(live, start)
+        rounded = -(-tokens // page) * page
+        missing = rounded - len(live.slots)
+        if missing > 0:
+            taken = self.allocator.alloc(missing)
+            assert taken is not None, "the ledger keeps programs within the pool"
+            start = len(live.slots)
+            live.slots = live.slots + [int(slot) for slot in taken]
+            self.holders.update(self._pages(live.slots[start:]))
+        self._write_row(live, rounded if whole_pages else tokens)
 
     def release(self, live: LiveRequest, *, keep: int = 0) -> None:
         """Give back the row, and the slots behind the first ``keep``, poisoning those that nobody else holds."""
@@ -87,15 +91,16 @@ class SlotKeeper:
             for runner in self.runners:
                 for buffer in kv_buffers(runner.token_to_kv_pool):
                     buffer[index] = POISON
-        live.slots = live.slots[:keep]
+        live.slots, live.written = live.slots[:keep], min(live.written, keep)
         sglang.free_row(self.rows, live.record)
 
     def _pages(self, slots: list[int]) -> set[int]:
         return {slot // self.world.page_size for slot in slots}
 
-    def _write_row(self, live: LiveRequest, start: int) -> None:
-        values = torch.tensor(live.slots[start:], dtype=torch.int32)
-        self.rows.req_to_token[live.row, start : start + len(values)] = values
+    def _write_row(self, live: LiveRequest, end: int) -> None:
+        values = torch.tensor(live.slots[live.written : end], dtype=torch.int32)
+        self.rows.req_to_token[live.row, live.written : live.written + len(values)] = values
+        live.written = max(live.written, end)
 
 
 def kv_buffers(pool: Any) -> list[torch.Tensor]:

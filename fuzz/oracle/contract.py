@@ -17,7 +17,7 @@ from typing import Any
 
 from fuzz.finding import Signature, Verdict
 from fuzz.place import innermost
-from stubs.kernels.contract import ContractBreach
+from stubs.kernels.contract import ContractBreach, StandInGap
 from stubs.refusal import Refused
 
 CAUSES_MAX = 8  # the interpreter wraps an error a few times; a longer chain is cut
@@ -181,7 +181,7 @@ def _our_place(error: BaseException) -> str:
 
 def _from_stand_in(error: BaseException) -> bool:
     """A function of a stood-in package that nobody wrote was called."""
-    return isinstance(error, NotImplementedError) and "stand-in" in str(error)
+    return isinstance(error, StandInGap) or (isinstance(error, NotImplementedError) and "stand-in" in str(error))
 
 
 def _called_stub(error: BaseException) -> str:

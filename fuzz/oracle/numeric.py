@@ -1,78 +1,157 @@
 """Numeric oracle: each attention output against float64 dense attention over what the request's KV ought to hold.
 
-Checks values and NaN of every live row. Does not check rows of padding, nor logits.
+Checks values and NaN of every live row, and says which wrong rule would explain a wrong output (a window that is
+ignored, one token too few, ...), so that faults of different causes get different names. Does not check rows of
+padding, nor logits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
-from stubs.reference import TOLERANCES, attend
+from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
 from stubs.sglang import DTYPES
 from stubs.tap import Tap
 
 
 def matches_reference(view: StepView) -> list[Fault]:
     """The worst deviation of the step, if it is beyond the dtype's tolerance (atol = rtol)."""
-    worst: tuple[float, RowPlan, Tap, torch.Tensor, torch.Tensor] | None = None
-    tolerance = TOLERANCES[DTYPES[view.world.dtype]]
+    rows = list(_compared(view))
+    for row in rows:
+        if bool(torch.isnan(row.got).any()):
+            return [_fault(view, "nan", row)]
+    wrong = [row for row in rows if row.excess > 0]
+    if not wrong:
+        return []
+    return [_fault(view, _explain(view, wrong), max(wrong, key=lambda row: row.excess))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One request's rows of one layer: ``got`` and ``wanted`` float64 [count, heads, dim]."""
+
+    tap: Tap
+    row: RowPlan
+    got: torch.Tensor
+    wanted: torch.Tensor
+    tolerance: float
+
+    @property
+    def excess(self) -> float:
+        return _excess(self.got, self.wanted, self.tolerance)
+
+
+def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
+    """How far the worst element lies beyond the tolerance; at most 0 where all are within it."""
+    return float(((got - wanted).abs() - tolerance * (1 + wanted.abs())).max())
+
+
+def _compared(view: StepView) -> Iterator[_Compared]:
+    table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
+    tolerance = table[DTYPES[view.world.dtype]]
     for tap in view.taps:
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.head_dim).double()
         for row in view.plan.rows:
             got = out[row.start : row.start + row.count]
-            wanted = _expected(view, tap, row)
-            if bool(torch.isnan(got).any()):
-                return [_fault(view, "nan", tap, row, got, wanted, "NaN")]
-            excess = float(((got - wanted).abs() - tolerance * (1 + wanted.abs())).max())
-            if excess > 0 and (worst is None or excess > worst[0]):
-                worst = (excess, row, tap, got, wanted)
-    if worst is None:
-        return []
-    _, row, tap, got, wanted = worst
-    return [_fault(view, "wrong_output", tap, row, got, wanted, f"{float((got - wanted).abs().max()):.3g}")]
+            yield _Compared(tap, row, got, _expected(view, tap, row, _Rule()), tolerance)
 
 
-def _expected(view: StepView, tap: Tap, row: RowPlan) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A way to attend: the right one by default, or one with a single thing wrong."""
+
+    name: str = "wrong_output"
+    window_delta: int = 0
+    ignores_window: bool = False
+    ignores_logit_cap: bool = False
+    ignores_tree: bool = False
+    keys_hidden: int = 0  # newest committed keys that no query sees
+    ignores_prefix: bool = False
+
+
+# What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.
+_EXPLANATIONS = (
+    _Rule("window_ignored", ignores_window=True),
+    _Rule("window_short_by_one", window_delta=-1),
+    _Rule("window_long_by_one", window_delta=1),
+    _Rule("logit_cap_ignored", ignores_logit_cap=True),
+    _Rule("window_and_logit_cap_ignored", ignores_window=True, ignores_logit_cap=True),
+    _Rule("tree_mask_ignored", ignores_tree=True),
+    _Rule("prefix_ignored", ignores_prefix=True),
+    _Rule("newest_prefix_key_unseen", keys_hidden=1),
+)
+
+
+def _explain(view: StepView, wrong: list[_Compared]) -> str:
+    """The name of the first wrong rule under which every wrong row is right; wrong_output if none is."""
+    for rule in _EXPLANATIONS:
+        if all(_excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0 for row in wrong):
+            return rule.name
+    return "wrong_output"
+
+
+def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
-    world = view.world
-    heads = world.num_kv_heads
+    world, heads = view.world, view.world.num_kv_heads
     histories = row.live.draft if view.plan.on_draft else row.live.target
     history = histories[tap.layer_index].first(row.prefix)
     rows = slice(row.start, row.start + row.count)
-    k, v = (t.reshape(view.plan.tokens, heads, -1)[rows] for t in (tap.k, tap.v))
-    mask = None
-    if row.tree is not None:
-        mask = torch.ones(row.count, row.prefix + row.count, dtype=torch.bool)
-        mask[:, row.prefix :] = row.tree
+    k, v = (t.reshape(view.plan.tokens, heads, world.head_dim)[rows] for t in (tap.k, tap.v))
     return attend(
-        tap.q.reshape(view.plan.tokens, world.num_heads, -1)[rows],
+        tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
         torch.cat([history.k, k]),
         torch.cat([history.v, v]),
         scale=world.head_dim**-0.5,
-        mask=mask,
-        window=world.sliding_window if world.sliding_window and mask is None else -1,
-        logit_cap=float(world.logit_cap),
+        mask=_mask(world.sliding_window, row, rule),
+        logit_cap=0.0 if rule.ignores_logit_cap else float(world.logit_cap),
     )
 
 
-def _fault(
-    view: StepView, kind: str, tap: Tap, row: RowPlan, got: torch.Tensor, wanted: torch.Tensor, size: str
-) -> Fault:
-    tolerance = TOLERANCES[DTYPES[view.world.dtype]]
-    error = (got - wanted).abs().amax(dim=(1, 2)) if kind != "nan" else torch.isnan(got).any(dim=2).any(dim=1).double()
+def _mask(sliding_window: int, row: RowPlan, rule: _Rule) -> torch.Tensor:
+    """bool [count, prefix + count]. Over a tree no window is drawn: see the generator's worlds."""
+    length = row.prefix + row.count
+    if row.tree is not None and not rule.ignores_tree:
+        mask = torch.ones(row.count, length, dtype=torch.bool)
+        mask[:, row.prefix :] = row.tree
+    else:
+        window = sliding_window + rule.window_delta if sliding_window and not rule.ignores_window else -1
+        mask = visible(row.count, length, window)
+    if rule.ignores_prefix:
+        mask[:, : row.prefix] = False
+    elif rule.keys_hidden:
+        mask[:, max(0, row.prefix - rule.keys_hidden) : row.prefix] = False
+    return mask
+
+
+def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
+    row, got, wanted = compared.row, compared.got, compared.wanted
+    wrong = torch.isnan(got) if kind == "nan" else (got - wanted).abs()
+    error = wrong.double().amax(dim=(1, 2))
     token = int(error.argmax())
+    leaf, what = type(view.leaf).__name__, kind.replace("_", " ")
+    size = "NaN" if kind == "nan" else f"{float(error.max()):.3g}"
     return Fault(
-        Signature("numeric", kind, view.place),
-        f"{view.plan.mode} on {type(view.leaf).__name__} gives {'NaN' if kind == 'nan' else 'a wrong output'}",
-        f"largest error {size} in {view.world.dtype}, layer {tap.layer_index}, request {row.live.request_id}, "
+        Signature("numeric", kind, f"{leaf}.{_method(view)}"),
+        f"{view.plan.mode} on {leaf}: {what}",
+        f"largest error {size} in {view.world.dtype}, layer {compared.tap.layer_index}, request {row.live.request_id}, "
         f"its token {token} of {row.count} after {row.prefix} in KV",
         {
-            "tolerance": str(tolerance),
+            "tolerance": str(compared.tolerance),
             "got": str(got[token].flatten()[:4].tolist()),
             "wanted": str(wanted[token].flatten()[:4].tolist()),
-            "rows_wrong": str(int((error > tolerance).sum())),
+            "sliding_window": str(view.world.sliding_window),
+            "logit_cap": str(view.world.logit_cap),
         },
     )
+
+
+def _method(view: StepView) -> str:
+    """The leaf's method that served the step: SGLang sends decode to one and everything else to another."""
+    mode = view.plan.forward_batch.forward_mode
+    return "forward_decode" if mode.is_decode() else "forward_extend"
