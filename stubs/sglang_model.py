@@ -14,8 +14,9 @@ from stubs.refusal import Refused
 
 # How SGLang says no while it picks attention backends; an AttributeError or a TypeError is never a refusal.
 REFUSALS = (AssertionError, ValueError, NotImplementedError)
-# The files whose innermost frame makes such an error a refusal rather than a fault.
+# The innermost frame that makes such an error a refusal rather than a fault: files, and to 0.5.15 a runner's method.
 REFUSING_FILES = ("attention_registry.py", "attention_backend_setup.py")
+REFUSING_FUNCTION = "_get_attention_backend_from_str"
 # Never dialled: torch.distributed runs over an in-process store. SGLang only wants a number.
 UNUSED_PORT = 1
 # Valid share of memory; the pool's size comes from max_total_tokens.
@@ -129,7 +130,7 @@ def _starting(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except REFUSALS as error:
-        innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-        if innermost.endswith(REFUSING_FILES):
+        innermost = traceback.extract_tb(error.__traceback__)[-1]
+        if innermost.filename.endswith(REFUSING_FILES) or innermost.name == REFUSING_FUNCTION:
             raise Refused(f"ModelRunner: {error}") from error
         raise

@@ -55,5 +55,4 @@ def test_taps_of_a_program_agree_with_float64(answers: Answers) -> None:
 
 
 def test_worlds_leave_no_open_files_behind(answers: Answers) -> None:
-    # The groups of the world last closed may still be going away: 12 files in each.
-    assert answers["growth"] <= 12
+    assert answers["growth"] <= 0
