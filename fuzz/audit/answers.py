@@ -22,6 +22,8 @@ class Answers:
         self.forwards: dict[str, list[Read]] = defaultdict(list)
         self._on: dict[tuple[str, str], list[Read]] = defaultdict(list)
         self._stamped: set[tuple[str, str]] = set()
+        self._children: dict[tuple[str, str], dict[str, Member]] = {}
+        self._below = {wrapper: self._everything_below(wrapper) for wrapper in classes.wrappers}
         for read in reads:
             if read.inside and read.receiver.slots:
                 self.forwards[read.inside].append(read)
@@ -106,11 +108,16 @@ class Answers:
 
     def children(self, wrapper: str, name: str) -> dict[str, Member]:
         """The backends below the wrapper, direct children that are wrappers among them, with an answer of their own."""
+        if (wrapper, name) not in self._children:
+            found = {key: self.own(key, name) for key in self._below[wrapper]}
+            self._children[wrapper, name] = {key: member for key, member in found.items() if member is not None}
+        return self._children[wrapper, name]
+
+    def _everything_below(self, wrapper: str) -> frozenset[str]:
         below: set[str] = set()
         for parameter in self.classes.slots(wrapper).values():
             below |= self.nesting.leaves(wrapper, parameter) | self.nesting.children(wrapper, parameter)
-        found = {key: self.own(key, name) for key in below}
-        return {key: member for key, member in found.items() if member is not None}
+        return frozenset(below)
 
     def admits(self, file: str, key: str) -> bool:
         """Whether a backend has each method that a file calls without a guard: only such backends ever get there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -177,15 +178,23 @@ def wrong_child(answers: Answers, wrapper: str) -> Iterator[Row]:
         asked = answers.forwarded(wrapper, name)
         if answers.answer(wrapper, name) != OWN or len(asked) != 1 or answers.inherited(wrapper, name):
             continue
-        children = answers.children(wrapper, name)
-        default = answers.default(name)
-        said = {m.body for m in children.values()} | ({default.body} if default and not default.refuses else set())
-        if len(said) < 2:
+        children = _dissenting(answers, wrapper, name)
+        if not children:
             continue
         reads = [r for r in answers.reads(wrapper, name) if r.access != STORE]
         reason = _reason(answers, wrapper, name, next(iter(asked)), served)
         if reason:
             yield make_row(answers, wrapper, name, WRONG_CHILD, "wrong child", reason, reads, children)
+
+
+def _dissenting(answers: Answers, wrapper: str, name: str) -> dict[str, Member]:
+    """The leaves that answer otherwise than the base default, or than most leaves: who is asked matters for them."""
+    leaves = {k: m for k, m in answers.children(wrapper, name).items() if k in answers.classes.leaves}
+    default = answers.default(name)
+    if not leaves or (default is not None and not default.refuses):
+        return leaves
+    usual = Counter(m.body for m in leaves.values()).most_common(1)[0][0]
+    return {k: m for k, m in leaves.items() if m.body != usual}
 
 
 def _reason(answers: Answers, wrapper: str, name: str, asked: str, served: dict[str, str]) -> str:

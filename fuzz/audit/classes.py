@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fuzz.audit.source import Function, Module, Source
 
@@ -11,7 +12,7 @@ BASE_NAME = "AttentionBackend"
 VALUE_TEXT_MAX = 48  # characters of a default shown in a table cell
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Member:
     """One name that a class answers: a def, a property, a class value, or an attribute that a method sets."""
 
@@ -20,7 +21,7 @@ class Member:
     owner: str
     node: ast.AST
 
-    @property
+    @cached_property
     def body(self) -> str:
         """A text equal for two members that do the same."""
         if isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)):

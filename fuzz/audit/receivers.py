@@ -140,11 +140,11 @@ class Readers:
             self._returned[function.key] = FunctionWalker(self, function).returned()
         return self._returned[function.key]
 
-    def called(self, caller: Function, callee: ast.expr) -> list[Function]:
-        """The functions that a call may reach, where the name tells."""
+    def called(self, caller: Function, callee: ast.expr, *, parse: bool) -> list[Function]:
+        """The functions that a call may reach, where the name tells; without `parse`, in modules parsed so far."""
         if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name) and callee.value.id == "self":
             return self._methods(caller, callee.attr)
-        found = self.source.resolve_expression(caller.module, callee)
+        found = self.source.resolve_expression(caller.module, callee, parse=parse)
         functions = [m.functions[n] for m, n in found if n in m.functions]
         for module, name in found:
             if name in module.classes:

@@ -171,28 +171,34 @@ class Source:
                 return self._parse(path, path.read_text(encoding="utf-8", errors="replace"))
         return self._modules[name]
 
-    def resolve(self, module: Module, name: str, hops: int = REEXPORTS_MAX) -> list[tuple[Module, str]]:
-        """Where `name`, as seen in `module`, is defined: (module, class or function name) for each import of it."""
+    def resolve(
+        self, module: Module, name: str, hops: int = REEXPORTS_MAX, *, parse: bool = True
+    ) -> list[tuple[Module, str]]:
+        """Where `name`, as seen in `module`, is defined: (module, class or function name) for each import of it.
+
+        Without `parse`, only among the modules parsed so far.
+        """
         if name in module.classes or name in module.functions:
             return [(module, name)]
         found: list[tuple[Module, str]] = []
         for origin, attribute in module.imports.get(name, []) if hops else []:
-            target = self.module(origin)
+            target = self.module(origin) if parse else self._modules.get(origin)
             if target is not None and attribute is not None:
-                found += self.resolve(target, attribute, hops - 1)
+                found += self.resolve(target, attribute, hops - 1, parse=parse)
         return found
 
-    def resolve_expression(self, module: Module, node: ast.expr) -> list[tuple[Module, str]]:
+    def resolve_expression(self, module: Module, node: ast.expr, *, parse: bool = True) -> list[tuple[Module, str]]:
         """`resolve` for a name, a dotted name such as `forward_context.get_attn_backend`, or a quoted annotation."""
         if isinstance(node, ast.Name):
-            return self.resolve(module, node.id)
+            return self.resolve(module, node.id, parse=parse)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            return self.resolve(module, node.value)
+            return self.resolve(module, node.value, parse=parse)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found: list[tuple[Module, str]] = []
             for origin, attribute in module.imports.get(node.value.id, []):
-                target = self.module(f"{origin}.{attribute}" if attribute else origin)
+                dotted = f"{origin}.{attribute}" if attribute else origin
+                target = self.module(dotted) if parse else self._modules.get(dotted)
                 if target is not None:
-                    found += self.resolve(target, node.attr)
+                    found += self.resolve(target, node.attr, parse=parse)
             return found
         return []

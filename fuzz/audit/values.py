@@ -98,7 +98,7 @@ class Values:
                 methods = self.readers.methods_of(inner.wrappers, node.func.attr)
                 chosen = either(*(self.readers.returned(m) for m in methods))
                 return Receiver(chosen.wrappers, many=chosen.many) if chosen else None
-        functions = self.readers.called(self.function, node.func)
+        functions = self.readers.called(self.function, node.func, parse=False)
         return either(*(self.readers.returned(f) for f in functions if f.node.name != "__init__"))
 
     def _evaluate_getattr(self, node: ast.Call) -> Receiver | None:

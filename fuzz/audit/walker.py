@@ -243,7 +243,7 @@ class FunctionWalker(Values):
         if not any(r for _, r in held):
             return
         by_node = {id(a): r for a, r in held if r}
-        for function in self.readers.called(self.function, node.func):
+        for function in self.readers.called(self.function, node.func, parse=True):
             if function.class_name and f"{function.module.name}:{function.class_name}" in self.classes.backends:
                 continue
             positional = [p.arg for p in (*function.node.args.posonlyargs, *function.node.args.args)]

@@ -295,3 +295,38 @@ def test_json_carries_the_count_of_gaps_and_the_rows(release):
     told = json.loads(text)
     assert told["gaps"] == 1
     assert told["rows"][0]["name"] == "max_len"
+
+
+def test_a_flag_of_one_child_whose_reader_drives_both_is_taken_from_the_wrong_child(release):
+    members = "def begin(self): pass\nfill = {}"
+    folder = release(
+        alpha=members.format(1),
+        beta=members.format(0),
+        split="""
+            def begin(self):
+                self.decode_backend.begin()
+                self.prefill_backend.begin()
+            @property
+            def fill(self): return self.decode_backend.fill
+        """,
+        reader="runner.attn_backend.begin()\nreturn runner.attn_backend.fill",
+    )
+    found = row(audit(folder), "fill", "wrong_child")
+    assert found.why == "handed to decode_backend alone, though its reader drives both children through begin"
+
+
+def test_a_flag_on_which_the_children_agree_is_taken_from_either(release):
+    members = "def begin(self): pass\nfill = 1"
+    folder = release(
+        alpha=members,
+        beta=members,
+        split="""
+            def begin(self):
+                self.decode_backend.begin()
+                self.prefill_backend.begin()
+            @property
+            def fill(self): return self.decode_backend.fill
+        """,
+        reader="runner.attn_backend.begin()\nreturn runner.attn_backend.fill",
+    )
+    assert audit(folder).rows == ()
