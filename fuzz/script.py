@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fuzz.finding import Finding
 from fuzz.program import Program
-from fuzz.steps import ScriptStep, script_steps
+from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
 from fuzz.trace import Trace
 from stubs.tiny_model import tiny_config
 from stubs.world import World
@@ -109,7 +109,7 @@ def _templates() -> Environment:
 def _check(finding: Finding, steps: tuple[ScriptStep, ...]) -> str:
     """How the script tells: an exception, a comparison after the last step, or not at all."""
     oracle, kind, place = finding.signature.parts
-    if finding.mode == "draft_extend":
+    if finding.mode in DRAFT_MODES:
         raise ScriptError(f"{finding.signature} is a fault of a step on the draft model, which scripts do not have yet")
     if oracle == "contract" or kind == "contract_breach":
         return "exception"

@@ -10,6 +10,9 @@ from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Verify
 from fuzz.trace import Trace
 
 
+DRAFT_MODES = ("draft_prefill", "draft_extend")  # steps on the draft model, which scripts do not have
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptStep:
     """One batch on the target model. Request i owns row ``rows[i]`` and slots ``slots[i]``, in token order.
@@ -98,9 +101,9 @@ def script_steps(program: Program, finding: Finding, trace: Trace) -> tuple[Scri
         if step.mode in ("finish", "retract"):
             for request in step.batch.get("requests", ()):
                 server.owners.pop(request, None)
-        elif step.mode != "draft_extend" and "slots" in step.batch:
+        elif step.mode not in DRAFT_MODES and "slots" in step.batch:
             steps.append(server.see(op, step.batch))
-        elif step.mode != "draft_extend":
+        elif step.mode not in DRAFT_MODES:
             steps.append(server.guess(op, host=not (isinstance(op, Verify) and program.world.overlap)))
         if step.op_index == finding.op_index and step.mode == finding.mode:
             break
