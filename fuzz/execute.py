@@ -129,7 +129,7 @@ class _Run:
             self.server = (build_fake_server if self.world.runner == "fake" else build_real_server)(self.world)
             self.scheduler = Scheduler(self.server, self.program.seed)
         except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
-            self._record(judge(error), 0, "start-up")
+            self._record(judge(error, sglang.handed_in()), 0, "start-up")
 
     def close(self) -> None:
         if self.server is not None:
@@ -151,7 +151,7 @@ class _Run:
                 began = time.perf_counter()
                 mode = self._next_mode(op, mode)
         except Exception as error:  # noqa: BLE001 - the boundary
-            judgement = judge(error, self._supplied())
+            judgement = judge(error, sglang.handed_in())
             batch = plan.batch if plan is not None and plan.mode == mode else {}
             self.steps.append(Step(index, mode, judgement.verdict, time.perf_counter() - began, batch))
             self._record(judgement, index, mode)
@@ -224,16 +224,6 @@ class _Run:
             return q, k, v
 
         return draw
-
-    def _supplied(self) -> tuple[Any, ...]:
-        """SGLang objects that the harness made: a field missing on one may be our fault."""
-        things: list[Any] = []
-        for runner in (self.server.target, self.server.draft):
-            if runner is not None:
-                things += [runner, runner.server_args, runner.model_config]
-        if self.scheduler is not None:
-            things += [live.record for live in self.scheduler.live.values()]
-        return tuple(things)
 
     def _record(self, judgement: Judgement, index: int, mode: str) -> None:
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from fuzz.finding import Signature, Verdict
@@ -34,8 +35,8 @@ class Judgement:
     evidence: dict[str, str] = field(default_factory=dict)
 
 
-def judge(error: BaseException, supplied: tuple[Any, ...] = ()) -> Judgement:
-    """Classify ``error``. ``supplied`` are SGLang objects that the harness made and handed in (configs, requests)."""
+def judge(error: BaseException, supplied: tuple[type, ...] = ()) -> Judgement:
+    """Classify ``error``. ``supplied`` are classes of objects that the harness made and handed in (configs, requests)."""
     root = _root(error)
     if isinstance(root, Refused):
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", "start-up", root.reason, root)
@@ -48,12 +49,14 @@ def judge(error: BaseException, supplied: tuple[Any, ...] = ()) -> Judgement:
         return _judgement(Verdict.STUB_GAP, "contract", "no_stand_in", _first_line(root), _first_line(root), root)
     if isinstance(root, ImportError) and not str(root.name).startswith("sglang"):
         return _judgement(Verdict.INFRA, "harness", "missing_package", str(root.name), _first_line(root), root)
+    if _NO_GPU.search(str(root)):
+        return _judgement(Verdict.INFRA, "harness", "no_gpu", reader or _our_place(root), _first_line(root), root)
+    if not reader or _innermost_is_ours(root):
+        return _judgement(Verdict.INFRA, "harness", type(root).__name__, _our_place(root), _first_line(root), root)
     ours = _called_stub(root)
     if ours:
         title = f"{ours} does not take this release's call: {_first_line(root)}"
         return _judgement(Verdict.STUB_GAP, "contract", "stub_call", ours, title, root)
-    if not reader or _innermost_is_ours(root):
-        return _judgement(Verdict.INFRA, "harness", type(root).__name__, _our_place(root), _first_line(root), root)
     if isinstance(root, NotImplementedError) and not _hides_override(root):
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", reader, _first_line(root) or reader, root)
     if isinstance(root, (AssertionError, ValueError)) and _first_line(root) and _says_unsupported(root):
@@ -62,10 +65,10 @@ def judge(error: BaseException, supplied: tuple[Any, ...] = ()) -> Judgement:
     return _judgement(Verdict.BUG, "contract", kind, reader, f"{kind} in {reader}: {_first_line(root)}", root)
 
 
-def _missing(root: AttributeError, reader: str, supplied: tuple[Any, ...]) -> Judgement:
+def _missing(root: AttributeError, reader: str, supplied: tuple[type, ...]) -> Judgement:
     owner, name = root.obj, root.name
     cls = owner if isinstance(owner, type) else type(owner)
-    place = f"{cls.__name__}.{name}"
+    place = f"{_name(owner)}.{name}"
     if owner is None:
         held = _none_held_by_stub(root)
         if held:
@@ -74,7 +77,9 @@ def _missing(root: AttributeError, reader: str, supplied: tuple[Any, ...]) -> Ju
     if cls.__module__.partition(".")[0] in ("stubs", "fuzz") or _harness_namespace(owner):
         title = f"{cls.__name__} lacks the field {name!r} that {reader or 'the harness'} reads"
         return _judgement(Verdict.STUB_GAP, "contract", "missing_field", place, title, root)
-    if any(owner is thing for thing in supplied) and assigns(cls, str(name)):
+    if _is_foreign_package(owner):
+        return _judgement(Verdict.INFRA, "harness", "missing_package", place, _first_line(root), root)
+    if isinstance(owner, supplied) and assigns(cls, str(name)):
         title = f"the {cls.__name__} handed in lacks the field {name!r} that {reader} reads"
         return _judgement(Verdict.STUB_GAP, "contract", "missing_field", place, title, root)
     if not reader:
@@ -84,6 +89,15 @@ def _missing(root: AttributeError, reader: str, supplied: tuple[Any, ...]) -> Ju
     title = f"AttributeError: {cls.__name__} has no {name!r}, read by {reader}"
     evidence = {"object": f"{cls.__module__}.{cls.__qualname__}", "attribute": str(name), "reader": reader}
     return _judgement(Verdict.BUG, "contract", "AttributeError", place, title, root, evidence)
+
+
+def _name(owner: object) -> str:
+    return str(owner.__name__) if isinstance(owner, (type, ModuleType)) else type(owner).__name__
+
+
+def _is_foreign_package(owner: object) -> bool:
+    """A module of another package, torch's sets of compiled operators included: what it lacks is not installed here."""
+    return isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] != "sglang"
 
 
 def _none_held_by_stub(error: BaseException) -> str:
@@ -101,7 +115,7 @@ def _none_held_by_stub(error: BaseException) -> str:
 
 def _breach(root: ContractBreach) -> Judgement:
     place = f"{root.function}.{root.argument}"
-    return _judgement(Verdict.BUG, "bounds", "contract_breach", place, f"{root.function}: {_first_line(root)}", root)
+    return _judgement(Verdict.BUG, "bounds", "contract_breach", place, _first_line(root), root)
 
 
 def assigns(cls: type, name: str) -> bool:
@@ -185,14 +199,32 @@ def _from_stand_in(error: BaseException) -> bool:
 
 
 def _called_stub(error: BaseException) -> str:
-    """The stub whose signature a TypeError complains of, else ""."""
-    if not isinstance(error, TypeError):
-        return ""
-    match = re.match(r"(?P<name>[\w.<>]+)\(\) (got|missing|takes)", str(error))
+    """The function of ours whose signature a TypeError complains of, else ""."""
+    match = _CALL_REFUSED.match(str(error)) if isinstance(error, TypeError) else None
     if match is None:
         return ""
-    name = match["name"]
-    return name if name.startswith(("FakeModelRunner.", "FakeServer.", "Scheduler.")) else ""
+    name, unexpected = match["name"], match["unexpected"]
+    modules = [module for path, module in sys.modules.items() if path.startswith("stubs.")]
+    for function in (_within(module, name) for module in modules):
+        if function is None or not str(getattr(function, "__module__", "")).startswith("stubs"):
+            continue
+        # SGLang wraps closed kernels in functions of the same name: ours is meant only if it refuses the call.
+        if unexpected is None or "<locals>" in name or unexpected not in inspect.signature(function).parameters:
+            return name
+    return ""
+
+
+_CALL_REFUSED = re.compile(
+    r"(?P<name>[\w.<>]+)\(\) (missing|takes|got)( an unexpected keyword argument '(?P<unexpected>\w+)')?"
+)
+
+
+def _within(module: ModuleType, name: str) -> Any:
+    """What ``module`` has under a function's qualified name (of a nested function: the one around it), else None."""
+    found: Any = module
+    for part in name.partition(".<locals>")[0].split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _harness_namespace(owner: object) -> bool:
@@ -217,6 +249,7 @@ def _hides_override(error: BaseException) -> bool:
     )
 
 
+_NO_GPU = re.compile(r"not compiled with CUDA|[Nn]o CUDA GPUs|no NVIDIA driver|CUDA driver initialization failed")
 _UNSUPPORTED = re.compile(
     r"not (yet )?(support|implement)|unsupported|only support|does not support|require", re.IGNORECASE
 )
