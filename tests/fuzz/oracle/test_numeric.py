@@ -1,0 +1,181 @@
+"""The numeric oracle on planted outputs: what is right, what is wrong, and which wrong rule explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.oracle.numeric import matches_reference
+from fuzz.oracle.view import Fault
+from stubs.batch import RowPlan
+from stubs.live import History
+from stubs.reference import attend
+from stubs.tap import Tap
+from stubs.world import World
+
+HEADS, KV_HEADS, DIM = 2, 1, 8
+
+Explain = Callable[..., list[Fault]]
+
+
+class Leaf:
+    """A backend by name alone."""
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Case:
+    """One request with ``prefix`` committed tokens and ``count`` new ones; another request's rows come first in q."""
+
+    def __init__(self, prefix: int, count: int, *, tree: torch.Tensor | None = None, **world: Any) -> None:
+        self.world = World(num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, **world)
+        dtype = getattr(torch, self.world.dtype)
+        self.prefix, self.count, self.before = prefix, count, 2
+        tokens = self.before + count
+        widths = (HEADS, KV_HEADS, KV_HEADS)
+        self.q, self.k, self.v = (
+            (2 * draw(tokens, n * DIM, seed=seed)).to(dtype) for seed, n in zip((1, 2, 3), widths, strict=True)
+        )
+        history = [History(*((2 * draw(n, KV_HEADS, DIM, seed=seed)).to(dtype) for seed in (s, s + 1)))
+                   for n, s in ((0, 4), (prefix, 6))]  # fmt: skip
+        other, live = (SimpleNamespace(request_id=i, target=[history[i]], draft=[]) for i in range(2))
+        self.rows = (RowPlan(other, 0, self.before, 0), RowPlan(live, self.before, count, prefix, tree))  # type: ignore[arg-type]
+        self.history = history[1]
+
+    def output(self, mask: torch.Tensor, logit_cap: float = 0.0) -> torch.Tensor:
+        """[tokens, heads * dim]: the other request right, ours under ``mask`` [count, prefix + count]."""
+        parts = []
+        for row, seen in zip(self.rows, (torch.ones(2, 2).tril().bool(), mask), strict=True):
+            rows = slice(row.start, row.start + row.count)
+            history = row.live.target[0]
+            k, v = (t[rows].view(row.count, KV_HEADS, DIM) for t in (self.k, self.v))
+            q = self.q[rows].view(row.count, HEADS, DIM)
+            keys, values = torch.cat([history.k, k]), torch.cat([history.v, v])
+            parts.append(attend(q, keys, values, scale=DIM**-0.5, mask=seen, logit_cap=logit_cap))
+        return torch.cat(parts).to(self.q.dtype).flatten(1)
+
+    def judge(self, out: torch.Tensor) -> list[Fault]:
+        mode = SimpleNamespace(is_decode=lambda: self.count == 1)
+        plan = SimpleNamespace(
+            mode="decode", on_draft=False, rows=self.rows, tokens=self.before + self.count,
+            forward_batch=SimpleNamespace(forward_mode=mode),
+        )  # fmt: skip
+        view = SimpleNamespace(world=self.world, plan=plan, taps=[Tap(0, self.q, self.k, self.v, out)], leaf=Leaf())
+        return matches_reference(view)  # type: ignore[arg-type]
+
+
+def mask(text: str) -> torch.Tensor:
+    """Rows of 0 and 1, one for each query, as a mask over the keys."""
+    return torch.tensor([[int(c) for c in row] for row in text.split()]).bool()
+
+
+def signatures(faults: list[Fault]) -> list[str]:
+    return [str(fault.signature) for fault in faults]
+
+
+CAUSAL = "11110 11111"  # two new tokens after three
+
+
+def test_right_output_is_no_fault() -> None:
+    case = Case(3, 2)
+    assert case.judge(case.output(mask(CAUSAL))) == []
+
+
+def test_right_window_and_cap_are_no_fault() -> None:
+    case = Case(3, 2, sliding_window=2, logit_cap=3)
+    assert case.judge(case.output(mask("01110 00111"), logit_cap=3.0)) == []
+
+
+def test_right_tree_is_no_fault() -> None:
+    case = Case(2, 3, tree=mask("100 110 101"))
+    assert case.judge(case.output(mask("11100 11110 11101"))) == []
+
+
+@pytest.mark.parametrize(
+    ("world", "seen", "cap", "kind"),
+    [
+        ({"sliding_window": 2}, "11110 11111", 0.0, "window_ignored"),
+        ({"sliding_window": 2}, "00110 00011", 0.0, "window_short_by_one"),
+        ({"sliding_window": 2}, "11110 01111", 0.0, "window_long_by_one"),
+        ({"logit_cap": 3}, "11110 11111", 0.0, "logit_cap_ignored"),
+        ({"logit_cap": 3, "sliding_window": 2}, "11110 11111", 0.0, "window_and_logit_cap_ignored"),
+        ({}, "00010 00011", 0.0, "prefix_ignored"),
+        ({}, "11010 11011", 0.0, "newest_prefix_key_unseen"),
+        ({}, "01110 01111", 0.0, "wrong_output"),
+        ({}, "11111 11111", 0.0, "wrong_output"),
+        ({"sliding_window": 2}, "00110 00111", 0.0, "wrong_output"),
+    ],
+)
+def test_wrong_output_is_named_by_the_rule_that_explains_it(
+    world: dict[str, int], seen: str, cap: float, kind: str
+) -> None:
+    case = Case(3, 2, **world)
+    assert signatures(case.judge(case.output(mask(seen), cap))) == [f"numeric/{kind}/Leaf.forward_extend"]
+
+
+def test_tree_attended_as_a_chain_is_named() -> None:
+    case = Case(2, 3, tree=mask("100 110 101"))
+    out = case.output(mask("11100 11110 11111"))
+    assert signatures(case.judge(out)) == ["numeric/tree_mask_ignored/Leaf.forward_extend"]
+
+
+def test_decode_is_placed_at_the_method_that_serves_it() -> None:
+    case = Case(3, 1)
+    assert signatures(case.judge(case.output(mask("1101")))) == ["numeric/newest_prefix_key_unseen/Leaf.forward_decode"]
+
+
+def test_rule_that_explains_one_request_alone_is_no_explanation() -> None:
+    case = Case(3, 2)
+    out = case.output(mask("00010 00011"))
+    out[0] += 1
+    assert signatures(case.judge(out)) == ["numeric/wrong_output/Leaf.forward_extend"]
+
+
+def test_nan_is_a_fault_of_its_own() -> None:
+    case = Case(3, 2)
+    out = case.output(mask(CAUSAL))
+    out[3, 0] = float("nan")
+    (fault,) = case.judge(out)
+    assert str(fault.signature) == "numeric/nan/Leaf.forward_extend"
+    assert fault.message == "largest error NaN in float32, layer 0, request 1, its token 1 of 2 after 3 in KV"
+
+
+def test_infinity_is_wrong() -> None:
+    case = Case(3, 2)
+    out = case.output(mask(CAUSAL))
+    out[3, 0] = float("inf")
+    assert signatures(case.judge(out)) == ["numeric/wrong_output/Leaf.forward_extend"]
+
+
+def test_evidence_names_the_worst_token_of_the_worst_request() -> None:
+    case = Case(3, 2)
+    out = case.output(mask(CAUSAL))
+    out[1] += 0.5
+    out[2] += 2.0
+    (fault,) = case.judge(out)
+    assert fault.message == "largest error 2 in float32, layer 0, request 1, its token 0 of 2 after 3 in KV"
+    assert fault.evidence["tolerance"] == "1e-05"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "kinds"),
+    [
+        ("float32", 5e-6, []),
+        ("float32", 1e-4, ["wrong_output"]),
+        ("float16", 1e-3, []),
+        ("float16", 2e-2, ["wrong_output"]),
+        ("bfloat16", 2e-3, []),
+        ("bfloat16", 1e-1, ["wrong_output"]),
+    ],
+)
+def test_tolerance_is_the_dtypes_own(dtype: str, error: float, kinds: list[str]) -> None:
+    case = Case(3, 2, dtype=dtype)
+    out = case.output(mask(CAUSAL))
+    out[2, :4] += error
+    assert [fault.signature.kind for fault in case.judge(out)] == kinds
