@@ -41,7 +41,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
     outside[loc] = False
     faults = []
     for index, (before, after) in enumerate(zip(view.kv_before, kv_buffers(plan.runner.token_to_kv_pool), strict=True)):
-        changed = (before != after).flatten(1).any(dim=1) & outside
+        changed = _rows_differ(before, after) & outside
         if bool(changed.any()):
             rows = changed.nonzero().flatten().tolist()
             faults.append(_kv_fault(view, "stray_kv_write", index, f"rows {rows[:8]} are not among {allowed[:8]}"))
@@ -50,11 +50,16 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
         for half, new in ((0, tap.k), (layers, tap.v)):
             buffer = kv_buffers(plan.runner.token_to_kv_pool)[half + tap.layer_index]
             wanted = new.reshape(plan.tokens, *buffer.shape[1:]).to(buffer.dtype)
-            wrong = (buffer[loc] != wanted).flatten(1).any(dim=1)
+            wrong = _rows_differ(buffer[loc], wanted)
             if bool(wrong.any()):
                 rows = loc[wrong].tolist()
                 faults.append(_kv_fault(view, "kv_not_written", half + tap.layer_index, f"rows {rows[:8]}"))
     return faults
+
+
+def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """bool [rows]. NaN equals NaN: a row that held one before is not changed by holding it still."""
+    return ((one != other) & ~(one.isnan() & other.isnan())).flatten(1).any(dim=1)
 
 
 def _kv_fault(view: StepView, kind: str, buffer: int, detail: str) -> Fault:

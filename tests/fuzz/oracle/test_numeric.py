@@ -146,6 +146,12 @@ def test_nan_is_a_fault_of_its_own() -> None:
     assert fault.message == "largest error NaN in float32, layer 0, request 1, its token 1 of 2 after 3 in KV"
 
 
+def test_nan_that_came_with_the_inputs_is_no_fault_of_the_step() -> None:
+    case = Case(3, 2)
+    case.history.v[0, 0, 0] = float("nan")
+    assert case.judge(case.output(mask(CAUSAL))) == []
+
+
 def test_infinity_is_wrong() -> None:
     case = Case(3, 2)
     out = case.output(mask(CAUSAL))

@@ -1,0 +1,242 @@
+"""The state oracle on a step of two requests: each fault planted alone, beside the step without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.oracle.state import cold_equals_warm, inputs_unchanged, kv_written_where_told, metadata_sound, serving_leaf
+from fuzz.oracle.view import Fault, StepView
+from stubs.batch import RowPlan, StepPlan
+from stubs.tap import Tap
+from stubs.world import World
+
+SLOTS, HEADS, DIM, LAYERS = 10, 1, 2, 2
+# Request 0 has slots 3, 1 and writes 5; request 1 has slot 7 and writes 2. Request 9's slot 4 lies beside them.
+OWN = {0: [3, 1, 5, 6], 1: [7, 2]}
+LOC = [5, 2]
+
+
+@dataclass
+class Metadata:
+    kv_indptr: torch.Tensor
+    kv_indices: torch.Tensor
+    scratch: torch.Tensor
+    max_extend_len: int = 1
+
+
+class Leaf:
+    def __init__(self, metadata: Any) -> None:
+        self.forward_metadata = metadata
+
+
+def metadata(indptr: tuple[int, ...] = (0, 3, 5), indices: tuple[int, ...] = (3, 1, 5, 7, 2, 99)) -> Metadata:
+    return Metadata(torch.tensor(indptr), torch.tensor(indices), torch.zeros(3))
+
+
+def taps(**change: float) -> list[Tap]:
+    """Two layers' K, V and output, [tokens, heads * dim]; ``change`` adds to one of them in layer 1."""
+    made = []
+    for layer in range(LAYERS):
+        k, v, out = (torch.full((2, DIM), 10.0 * layer + n) for n in (1, 2, 3))
+        fields = {"k": k, "v": v, "out": out}
+        if layer == 1:
+            fields |= {name: fields[name] + delta for name, delta in change.items()}
+        made.append(Tap(layer, torch.zeros(2, DIM), **fields))
+    return made
+
+
+class Case:
+    """A step as it ought to be: what is wrong with it is changed before ``view`` is asked for."""
+
+    def __init__(self) -> None:
+        pool = [torch.full((SLOTS, HEADS, DIM), 1000.0) for _ in range(2 * LAYERS)]
+        self.kv_before = [buffer.clone() for buffer in pool]
+        for tap in taps():
+            pool[tap.layer_index][LOC] = tap.k.view(2, HEADS, DIM)
+            pool[LAYERS + tap.layer_index][LOC] = tap.v.view(2, HEADS, DIM)
+        self.pool = SimpleNamespace(k_buffer=pool[:LAYERS], v_buffer=pool[LAYERS:])
+        self.leaf = Leaf(metadata())
+        self.inputs = {"req_to_token": torch.arange(6), "seq_lens": torch.tensor([3, 2])}
+
+    def view(self, **fields: Any) -> StepView:
+        live = [SimpleNamespace(request_id=i, slots=slots) for i, slots in OWN.items()]
+        rows = (RowPlan(live[0], 0, 1, 2), RowPlan(live[1], 1, 1, 1))  # type: ignore[arg-type]
+        runner = SimpleNamespace(token_to_kv_pool=self.pool)
+        plan = StepPlan("decode", False, runner, SimpleNamespace(forward_mode="decode"), rows)
+        view = StepView(
+            world=World(),
+            plan=plan,
+            taps=taps(),
+            kv_before=self.kv_before,
+            inputs_before=self.inputs,
+            inputs_after={name: value.clone() for name, value in self.inputs.items()},
+            backend=self.leaf,
+            leaf=self.leaf,
+        )
+        return replace(view, **fields)
+
+
+def told(faults: list[Fault]) -> list[tuple[str, str]]:
+    return [(str(fault.signature), fault.message) for fault in faults]
+
+
+# --- KV rows -----------------------------------------------------------------------------------------------------
+
+
+def test_kv_written_where_told_is_no_fault() -> None:
+    assert kv_written_where_told(Case().view()) == []
+
+
+@pytest.mark.parametrize("slot", [0, 1, 4, 6])  # padding, own but committed, nobody's, own but not of this step
+def test_row_written_elsewhere_is_a_stray_write(slot: int) -> None:
+    case = Case()
+    case.pool.v_buffer[1][slot, 0, 1] = 5.0
+    assert told(kv_written_where_told(case.view())) == [
+        ("state/stray_kv_write/Leaf.decode", f"V of layer 1: rows [{slot}] are not among [5, 2]")
+    ]
+
+
+def test_nan_that_stays_is_no_write_and_one_that_comes_is() -> None:
+    case = Case()
+    for buffer in (case.kv_before[0], case.pool.k_buffer[0]):
+        buffer[4, 0, 0] = float("nan")
+    assert kv_written_where_told(case.view()) == []
+    case.pool.k_buffer[0][6, 0, 0] = float("nan")
+    assert [fault.message for fault in kv_written_where_told(case.view())] == [
+        "K of layer 0: rows [6] are not among [5, 2]"
+    ]
+
+
+def test_row_that_was_not_written() -> None:
+    case = Case()
+    case.pool.k_buffer[0][2] = 1000.0
+    assert told(kv_written_where_told(case.view())) == [("state/kv_not_written/Leaf.decode", "K of layer 0: rows [2]")]
+
+
+def test_rows_swapped_between_requests_are_both_wrong() -> None:
+    case = Case()
+    view = case.view()
+    tap = taps()[0]
+    tap.k[1] = 7.0
+    case.pool.k_buffer[0][LOC] = tap.k[[1, 0]].view(2, HEADS, DIM)
+    assert told(kv_written_where_told(replace(view, taps=[tap]))) == [
+        ("state/kv_not_written/Leaf.decode", "K of layer 0: rows [5, 2]")
+    ]
+
+
+# --- inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_left_alone_are_no_fault() -> None:
+    assert inputs_unchanged(Case().view()) == []
+
+
+def test_input_that_a_forward_changed() -> None:
+    view = Case().view()
+    view.inputs_after["seq_lens"][1] = 3
+    assert told(inputs_unchanged(view)) == [("state/input_changed/Leaf.seq_lens", "seq_lens was [3, 2] and is [3, 3]")]
+
+
+# --- metadata ----------------------------------------------------------------------------------------------------
+
+
+def test_sound_metadata_is_no_fault() -> None:
+    # 99 lies behind what kv_indptr bounds: nobody reads it.
+    assert metadata_sound(Case().view()) == []
+
+
+def test_backend_without_metadata_is_no_fault() -> None:
+    assert metadata_sound(Case().view(leaf=Leaf(None))) == []
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "signature", "message"),
+    [
+        ((0, 3, 2), (3, 1, 5), "indptr_falls/Leaf.kv_indptr", "kv_indptr is [0, 3, 2]"),
+        ((1, 3, 5), (3, 1, 5, 7, 2), "indptr_falls/Leaf.kv_indptr", "kv_indptr is [1, 3, 5]"),
+        ((0, 3, 5), (3, 1, 5, 7), "indices_short/Leaf.kv_indices", "kv_indptr ends at 5, kv_indices has 4"),
+        ((0, 3, 5), (3, 1, 4, 7, 2), "foreign_slot/Leaf.kv_indices", "request 0 reads slots [4], not its own"),
+        ((0, 3, 5), (3, 1, 5, 5, 2), "foreign_slot/Leaf.kv_indices", "request 1 reads slots [5], not its own"),
+        # Slot 6 is request 0's, but behind the three tokens that this step may see.
+        ((0, 3, 5), (3, 1, 6, 7, 2), "foreign_slot/Leaf.kv_indices", "request 0 reads slots [6], not its own"),
+    ],
+)
+def test_unsound_metadata(indptr: tuple[int, ...], indices: tuple[int, ...], signature: str, message: str) -> None:
+    view = Case().view(leaf=Leaf(metadata(indptr, indices)))
+    assert told(metadata_sound(view)) == [(f"state/{signature}.decode", message)]
+
+
+def test_what_lies_behind_the_rows_of_the_batch_is_nobodys_business() -> None:
+    view = Case().view(leaf=Leaf(metadata((0, 3, 5, 0, 0))))
+    assert metadata_sound(view) == []
+
+
+# --- cold against warm -------------------------------------------------------------------------------------------
+
+
+def rerun(leaf: Leaf, **change: float) -> Any:
+    return lambda: (taps(**change), leaf)
+
+
+def test_step_without_a_rerun_is_not_judged() -> None:
+    assert cold_equals_warm(Case().view()) == []
+
+
+def test_same_output_and_metadata_are_no_fault() -> None:
+    assert cold_equals_warm(Case().view(rerun=rerun(Leaf(metadata())))) == []
+
+
+def test_output_that_depends_on_history() -> None:
+    view = Case().view(rerun=rerun(Leaf(metadata()), out=0.5))
+    assert told(cold_equals_warm(view)) == [
+        ("state/history_dependent/Leaf.output.decode", "layer 1 differs by 0.5"),
+    ]
+
+
+def test_metadata_that_depends_on_history() -> None:
+    view = Case().view(rerun=rerun(Leaf(metadata((0, 2, 5)))))
+    assert told(cold_equals_warm(view)) == [
+        ("state/history_dependent/Leaf.kv_indptr.decode", "warm [0, 3, 5], cold [0, 2, 5]")
+    ]
+
+
+def test_metadata_on_one_side_only() -> None:
+    view = Case().view(rerun=rerun(Leaf(None)))
+    assert told(cold_equals_warm(view)) == [
+        ("state/history_dependent/Leaf.kv_indices.decode", "present on one side only")
+    ]
+
+
+def test_indices_behind_their_indptr_and_float_scratch_may_differ() -> None:
+    cold = metadata(indices=(3, 1, 5, 7, 2, 0, 0))
+    cold.scratch += 1
+    assert cold_equals_warm(Case().view(rerun=rerun(Leaf(cold)))) == []
+
+
+def test_warm_metadata_is_read_before_the_rerun() -> None:
+    """A fresh wrapper may share its leaf's buffers: what it writes there must not hide the difference."""
+    case = Case()
+    shared = case.leaf.forward_metadata
+
+    def overwriting() -> Any:
+        case.leaf.forward_metadata = cold = metadata((0, 2, 5))
+        return taps(), Leaf(cold)
+
+    (fault,) = cold_equals_warm(case.view(rerun=overwriting))
+    assert fault.signature.place == "Leaf.kv_indptr.decode"
+    assert shared.kv_indptr.tolist() == [0, 3, 5]
+
+
+# --- the leaf ----------------------------------------------------------------------------------------------------
+
+
+def test_wrapper_says_which_leaf_serves_a_mode_and_a_leaf_serves_itself() -> None:
+    leaf = Leaf(None)
+    wrapper = SimpleNamespace(_select_backend={"decode": leaf}.get)
+    assert serving_leaf(wrapper, "decode") is leaf
+    assert serving_leaf(leaf, "decode") is leaf
