@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fuzz.launch import WorkerOptions
+from fuzz.process import WorkerProcess
 from fuzz.targets import TargetError, resolve
+from fuzz.worker import EXECUTOR
+
+RealWorker = Callable[..., WorkerProcess]
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +35,21 @@ def target_folder() -> Callable[[str], Path]:
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def real_worker(target_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealWorker]:
+    """``real_worker(version, executor=...)``: a worker on that release, imported once for the whole session."""
+    workers: dict[tuple[str, str], WorkerProcess] = {}
+
+    def worker_for(version: str, executor: str = EXECUTOR) -> WorkerProcess:
+        if (version, executor) not in workers:
+            options = WorkerOptions(
+                sys.executable, target_folder(version), tmp_path_factory.mktemp("worker"), executor=executor
+            )
+            workers[version, executor] = WorkerProcess(options)
+        return workers[version, executor]
+
+    yield worker_for
+    for worker in workers.values():
+        worker.close()

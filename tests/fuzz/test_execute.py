@@ -1,0 +1,123 @@
+"""Programs executed on real releases: their steps, their verdicts, and faults of the harness told from SGLang's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz.finding import Verdict
+from fuzz.generate import Limits, program_for
+from fuzz.program import Program, parse
+from fuzz.trace import Trace
+from tests.conftest import RealWorker
+
+pytestmark = pytest.mark.release
+
+DATA = Path(__file__).parent.parent / "data"
+SECONDS = 120
+
+MODES = {
+    "extend_decode": ["extend", "decode", "decode"],
+    "chunked": ["extend_chunked", "extend_chunked", "extend_chunked", "decode"],
+    "mixed": ["extend", "mixed", "mixed"],
+    "prefix_hit": ["extend", "extend_prefix", "finish", "extend_prefix"],
+    "retract": ["extend", "decode", "retract", "extend", "decode"],
+    "idle": ["idle", "extend", "idle"],
+    "verify_chain": ["extend", "draft_prefill", "verify_chain_prefill", "draft_extend", "verify_chain_prefill"],
+    "verify_tree": ["extend", "draft_prefill", "verify_tree_decode", "draft_extend", "finish"],
+}
+
+
+def golden(name: str, **world: Any) -> Program:
+    """A golden program, its world changed as told."""
+    program = parse((DATA / f"{name}.jsonl").read_text())
+    return replace(program, world=replace(program.world, **world))
+
+
+def signatures(trace: Trace) -> list[str]:
+    return [str(finding.signature) for finding in trace.findings]
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_golden_program_takes_its_steps_and_nothing_is_wrong(real_worker: RealWorker, name: str) -> None:
+    trace = real_worker("0.5.23").run(golden(name, decode="fa3"), SECONDS)
+    assert [step.mode for step in trace.steps] == MODES[name]
+    assert {step.verdict for step in trace.steps} == {Verdict.OK}
+    assert (trace.verdict, trace.findings, trace.sglang_version) == (Verdict.OK, (), "0.5.23")
+
+
+def test_step_tells_what_its_batch_held(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(golden("retract", decode="fa3"), SECONDS)
+    batch = trace.steps[-1].batch
+    assert (batch["forward_mode"], batch["requests"]) == ("DECODE", [1, 0])
+    assert (batch["prefix"], batch["count"], batch["seq_lens"]) == ([3, 5], [1, 1], [4, 6])
+    assert (batch["seq_lens_cpu"], batch["seq_lens_sum"]) == ([4, 6], 10)
+    # Slots are handed out from 512 down, and those of the retracted request come back behind all others.
+    assert batch["slots"] == [[509, 508, 506, 500], [505, 504, 503, 502, 501, 499]]
+    assert batch["out_cache_loc"] == [500, 499]
+
+
+def test_same_program_gives_the_same_trace(real_worker: RealWorker) -> None:
+    worker = real_worker("0.5.23")
+    first, second = (worker.run(golden("verify_tree", decode="fa3"), SECONDS) for _ in range(2))
+    assert timeless(first) == timeless(second)
+
+
+def test_another_seed_gives_another_trace(real_worker: RealWorker) -> None:
+    worker = real_worker("0.5.23")
+    program = golden("chunked", decode="fa3")
+    first, second = (worker.run(replace(program, seed=seed), SECONDS) for seed in (0, 1))
+    assert timeless(first) != timeless(second)
+
+
+def timeless(trace: Trace) -> Any:
+    data = trace.to_json()
+    for part in (data, *data["steps"]):
+        del part["seconds"]
+    return json.loads(json.dumps(data))
+
+
+def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker) -> None:
+    worker = real_worker("0.5.23")
+    limits = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {"prefill": 3, "decode": 3}}, tokens_max=80)
+    found = {}
+    for seed in range(25):
+        program = program_for(seed, limits)
+        # A window is left out: triton's decode sees one key fewer in it, which is a fault and a finding.
+        program = replace(program, world=replace(program.world, sliding_window=0))
+        trace = worker.run(program, SECONDS)
+        if trace.findings or not trace.steps:
+            found[seed] = signatures(trace)
+    assert found == {}
+
+
+def test_what_sglang_refuses_is_unsupported_in_its_words(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(golden("verify_chain"), SECONDS)
+    (finding,) = trace.findings
+    assert (trace.verdict, trace.steps) == (Verdict.UNSUPPORTED, ())
+    assert finding.title == "draft backend: EAGLE is not supported in decode attention backend torch_native"
+
+
+@pytest.mark.parametrize("runner", ["fake", "real"])
+def test_missing_delegation_is_a_bug_of_the_wrapper(real_worker: RealWorker, runner: str) -> None:
+    trace = real_worker("0.5.16").run(golden("verify_chain", decode="fa3", runner=runner), SECONDS)
+    assert trace.verdict is Verdict.BUG
+    assert signatures(trace) == ["contract/AttributeError/HybridAttnBackend.max_context_len"]
+    assert (trace.findings[0].op_index, trace.findings[0].mode) == (1, "verify_chain_prefill")
+    assert trace.findings[0].evidence["reader"] == "build_eagle_verify_input"
+    assert trace.steps[-1].verdict is Verdict.BUG
+
+
+def test_without_overlap_the_missing_delegation_is_not_read(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.16").run(golden("verify_chain", decode="fa3", overlap=0), SECONDS)
+    assert (trace.verdict, signatures(trace)) == (Verdict.OK, [])
+
+
+def test_release_that_mended_it_is_clean(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.17").run(golden("verify_chain", decode="fa3"), SECONDS)
+    assert (trace.verdict, signatures(trace)) == (Verdict.OK, [])
+    assert [step.mode for step in trace.steps] == MODES["verify_chain"]
