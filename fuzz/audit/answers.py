@@ -113,11 +113,11 @@ class Answers:
             self._children[wrapper, name] = {key: member for key, member in found.items() if member is not None}
         return self._children[wrapper, name]
 
-    def _everything_below(self, wrapper: str) -> frozenset[str]:
+    def _everything_below(self, wrapper: str) -> tuple[str, ...]:
         below: set[str] = set()
         for parameter in self.classes.slots(wrapper).values():
             below |= self.nesting.leaves(wrapper, parameter) | self.nesting.children(wrapper, parameter)
-        return frozenset(below)
+        return tuple(sorted(below))  # in one order, so that equal counts fall alike each time
 
     def admits(self, file: str, key: str) -> bool:
         """Whether a backend has each method that a file calls without a guard: only such backends ever get there."""

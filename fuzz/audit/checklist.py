@@ -53,11 +53,16 @@ def _check(answers: Answers, wrapper: str, name: str, children: dict[str, Member
         name=name,
         kind="call" if called else "value",
         value="" if called else _value(default, children),
-        parameters=Counter(_parameters(f) for f in functions).most_common(1)[0][0] if called else (),
+        parameters=_usual(Counter(_parameters(f) for f in functions)) if called else (),
         slots=slots,
         per_mode=answers.selects(wrapper, name),
         on_base=default is not None,
     )
+
+
+def _usual(seen: Counter[tuple[str, ...]]) -> tuple[str, ...]:
+    """What most ask for, and of equals the longest: a bare `*args` tells nothing."""
+    return max(seen, key=lambda parameters: (seen[parameters], len(parameters), parameters))
 
 
 def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:

@@ -44,11 +44,13 @@ def breadth(answers: Answers, children: Iterable[str]) -> float:
     by_class: dict[str, float] = {}
     for key in children:
         weight = OTHER_HARDWARE if answers.classes[key].on_other_hardware else 1.0
-        by_class[answers.classes.ancestor(key)] = weight
-        for kind in answers.kinds.get(key) or {answers.classes.ancestor(key)}:
+        ancestor = answers.classes.ancestor(key)
+        by_class[ancestor] = max(by_class.get(ancestor, 0.0), weight)
+        for kind in answers.kinds.get(key) or {ancestor}:
             by_name[kind] = max(by_name.get(kind, 0.0), weight)
-    # One class under two names is one kind, and so are two classes under one name.
-    count = min(sum(by_name.values()), sum(by_class.values()) if len(by_class) == 1 else sum(by_name.values()))
+    count = sum(by_name.values())
+    if len(by_class) == 1:  # one class under two names is one kind
+        count = min(count, *by_class.values())
     return count / (count + 3.0)
 
 
