@@ -61,7 +61,6 @@ def handed_in() -> tuple[type, ...]:
         "sglang.srt.model_executor.model_runner:ModelRunner",
         "sglang.srt.managers.schedule_batch:ScheduleBatch",
         "sglang.srt.managers.schedule_batch:Req",
-        "transformers:PretrainedConfig",
     )
     return tuple(cls for cls in map(find, places) if cls is not None)
 

@@ -101,16 +101,27 @@ def _is_foreign_package(owner: object) -> bool:
 
 
 def _none_held_by_stub(error: BaseException) -> str:
-    """``FakeModelRunner.field`` where the failing line reads an attribute of a stub's field that is None, else ""."""
-    frame = list(_frames(error))[-1]
-    lineno = traceback.extract_tb(error.__traceback__)[-1].lineno or 0
-    line = linecache.getline(frame.f_code.co_filename, lineno)
-    name = re.escape(str(getattr(error, "name", "")))
-    for variable, field_name in re.findall(rf"\b(\w+)\.(\w+)\.{name}\b", line):
-        owner = frame.f_locals.get(variable)
-        if type(owner).__module__.partition(".")[0] == "stubs" and getattr(owner, field_name, 0) is None:
-            return f"{type(owner).__name__}.{field_name}"
+    """``FakeModelRunner.field`` where the None that was read is, or was taken from, such a field of a stub; else "".
+
+    Told by names: ``runner.field.name``, ``alias.name`` after ``alias = runner.field``, ``self.field.name``.
+    """
+    frames = list(_frames(error))
+    code, lineno = frames[-1].f_code, traceback.extract_tb(error.__traceback__)[-1].lineno or 0
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : lineno]
+    read = re.findall(rf"(\w+)\.{re.escape(str(getattr(error, 'name', '')))}\b", lines[-1] if lines else "")
+    taken = [
+        match for alias in read for match in re.findall(rf"\b{alias} = [\w.]+\.(\w+)$", "".join(lines), re.MULTILINE)
+    ]
+    stubs = [thing for frame in frames for thing in frame.f_locals.values() if _is_stub(thing)]
+    for field_name in [*read, *taken]:
+        for stub in stubs:
+            if getattr(stub, field_name, 0) is None:
+                return f"{type(stub).__name__}.{field_name}"
     return ""
+
+
+def _is_stub(thing: object) -> bool:
+    return type(thing).__module__.partition(".")[0] == "stubs"
 
 
 def _breach(root: ContractBreach) -> Judgement:

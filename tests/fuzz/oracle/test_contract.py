@@ -51,6 +51,21 @@ def build_input(backend):
 def read_nested(runner):
     return runner.kv_index_translator.translate
 
+def read_alias(runner):
+    translator = runner.kv_index_translator
+    return translator.translate
+
+class Reader:
+    def __init__(self, runner):
+        self.kv_index_translator = runner.kv_index_translator
+        self.own = None
+
+    def read_kept(self, runner):
+        return self.kv_index_translator.translate
+
+    def read_own(self, runner):
+        return self.own.translate
+
 def read_stored(translator):
     return translator.translate
 
@@ -153,9 +168,17 @@ def test_name_that_no_source_of_a_supplied_class_sets_is_a_bug(target: Any) -> N
     assert summary(judgement) == ("bug", "contract/AttributeError/Config.max_context_len")
 
 
-def test_read_of_a_stubs_field_that_is_none_is_a_gap(target: Any) -> None:
-    judgement = judged(target.read_nested, bare_runner(kv_index_translator=None))
+@pytest.mark.parametrize("reader", ["read_nested", "read_alias", "read_kept"])
+def test_read_of_a_stubs_field_that_is_none_is_a_gap(target: Any, reader: str) -> None:
+    runner = bare_runner(kv_index_translator=None)
+    judgement = judged(getattr(target, reader, None) or getattr(target.Reader(runner), reader), runner)
     assert summary(judgement) == ("stub_gap", "contract/missing_field/FakeModelRunner.kv_index_translator.translate")
+
+
+def test_read_of_none_that_sglang_made_is_a_bug_beside_a_stubs_none(target: Any) -> None:
+    runner = bare_runner(kv_index_translator=None)
+    judgement = judged(target.Reader(runner).read_own, runner)
+    assert summary(judgement) == ("bug", "contract/AttributeError/Reader.read_own.translate")
 
 
 def test_read_of_none_that_no_stub_holds_is_a_bug_placed_at_its_reader(target: Any) -> None:
