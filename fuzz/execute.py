@@ -71,6 +71,7 @@ def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
 
 
 SPEC_STEPS_MAX = 4
+Q_SCALE = 4
 
 
 def _chain_world(prefill: str, decode: str, mode: str, steps: int) -> World:
@@ -212,7 +213,10 @@ class _Run:
         return rerun
 
     def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Layer inputs of step ``number``: standard normal, from the program's seed, the step and the layer alone."""
+        """Layer inputs of step ``number``, normal, from the program's seed, the step and the layer alone.
+
+        q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many shows.
+        """
 
         def draw(layer: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
             digest = hashlib.sha256(f"{self.program.seed}/{number}/{layer}".encode()).digest()
@@ -221,7 +225,7 @@ class _Run:
             dtype = sglang.DTYPES[world.dtype]
             widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
             q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
-            return q, k, v
+            return Q_SCALE * q, k, v
 
         return draw
 

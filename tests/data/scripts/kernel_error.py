@@ -98,7 +98,7 @@ def forward(runner, batch):
         for layer in (module for module in runner.model.modules() if type(module).__name__ == "RadixAttention"):
             widths = [n * layer.head_dim for n in (layer.tp_q_head_num, layer.tp_k_head_num, layer.tp_v_head_num)]
             q, k, v = (torch.randn(len(batch.positions), n).to(DEVICE, torch.float32) for n in widths)
-            taps.append((layer, q, k, v, layer(q, k, v, batch)))
+            taps.append((layer, 4 * q, k, v, layer(4 * q, k, v, batch)))  # wide: far from uniform
     return batch, taps
 
 
