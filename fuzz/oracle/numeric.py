@@ -30,7 +30,8 @@ def matches_reference(view: StepView) -> list[Fault]:
     wrong = [row for row in rows if row.excess > 0]
     if not wrong:
         return []
-    return [_fault(view, _explain(view, wrong), max(wrong, key=lambda row: row.excess))]
+    worst = max(wrong, key=lambda row: row.excess)
+    return [_fault(view, kind, worst) for kind in _explain(view, wrong)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,9 @@ def _compared(view: StepView) -> Iterator[_Compared]:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A way to attend: the right one by default, or one with a single thing wrong."""
+    """A way to attend: the right one by default, or one with the things wrong that ``kinds`` name."""
 
-    name: str = "wrong_output"
+    kinds: tuple[str, ...] = ("wrong_output",)
     window_delta: int = 0
     ignores_window: bool = False
     ignores_logit_cap: bool = False
@@ -78,23 +79,23 @@ class _Rule:
 
 # What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.
 _EXPLANATIONS = (
-    _Rule("window_ignored", ignores_window=True),
-    _Rule("window_short_by_one", window_delta=-1),
-    _Rule("window_long_by_one", window_delta=1),
-    _Rule("logit_cap_ignored", ignores_logit_cap=True),
-    _Rule("window_and_logit_cap_ignored", ignores_window=True, ignores_logit_cap=True),
-    _Rule("tree_mask_ignored", ignores_tree=True),
-    _Rule("prefix_ignored", ignores_prefix=True),
-    _Rule("newest_prefix_key_unseen", keys_hidden=1),
+    _Rule(("window_ignored",), ignores_window=True),
+    _Rule(("window_short_by_one",), window_delta=-1),
+    _Rule(("window_long_by_one",), window_delta=1),
+    _Rule(("logit_cap_ignored",), ignores_logit_cap=True),
+    _Rule(("window_ignored", "logit_cap_ignored"), ignores_window=True, ignores_logit_cap=True),
+    _Rule(("tree_mask_ignored",), ignores_tree=True),
+    _Rule(("prefix_ignored",), ignores_prefix=True),
+    _Rule(("newest_prefix_key_unseen",), keys_hidden=1),
 )
 
 
-def _explain(view: StepView, wrong: list[_Compared]) -> str:
-    """The name of the first wrong rule under which every wrong row is right; wrong_output if none is."""
+def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
+    """What is wrong in the first rule under which every wrong row is right; wrong_output if there is none."""
     for rule in _EXPLANATIONS:
         if all(_excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0 for row in wrong):
-            return rule.name
-    return "wrong_output"
+            return rule.kinds
+    return _Rule().kinds
 
 
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
