@@ -20,7 +20,7 @@ from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.record import Record
 from fuzz.repro import known_signatures
-from fuzz.script import Provenance, ScriptError, write_script
+from fuzz.script import Provenance, ScriptError, write_program, write_script
 from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
 from fuzz.targets import open_target
@@ -224,12 +224,10 @@ class _Campaign:
     def save_script(self, path: Path, confirmed: Confirmed) -> str:
         """Write the repro unless one of that name is there; its path.
 
-        Where no standalone script can show the finding, the program is saved instead: it replays as well.
+        Where no standalone script can show the finding, the file holds its program, which replays as well.
         """
-        plain = path.with_suffix(".jsonl")
-        saved = next((there for there in (path, plain) if there.exists()), None)
-        if saved is not None:
-            return str(saved)
+        if path.exists():
+            return str(path)
         provenance = Provenance(
             found_on=self.options.target,
             seen_on=(self.options.target,),
@@ -238,15 +236,15 @@ class _Campaign:
             command=self.options.command,
             versions=f"sglang {self.version}",
         )
+        program, finding = confirmed.program, confirmed.finding
         try:
             if confirmed.trace is None:
                 raise ScriptError("no run of it came back")
-            write_whole(path, write_script(confirmed.program, confirmed.finding, confirmed.trace, provenance))
-            return str(path)
+            text = write_script(program, finding, confirmed.trace, provenance)
         except ScriptError as error:
-            self.progress.phase(f"saved as a program: {error}")
-        write_whole(plain, confirmed.program.text)
-        return str(plain)
+            text = write_program(program, finding, str(error), provenance)
+        write_whole(path, text)
+        return str(path)
 
     @property
     def elapsed_seconds(self) -> float:

@@ -100,6 +100,16 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     return templates.get_template("script.py.jinja").render(values, specific=specific).strip("\n") + "\n"
 
 
+def write_program(program: Program, finding: Finding, reason: str, provenance: Provenance) -> str:
+    """The text of a file that holds the program and what it shows, for `replay`; ``reason``: why it is no script."""
+    values = {"title": _one_line(finding.title).rstrip("."), "reason": _one_line(reason).rstrip(".")}
+    values |= {"signature": str(finding.signature), "program": program.text.rstrip("\n")}
+    values |= {"found_on": provenance.found_on, "seen_on": ", ".join(provenance.seen_on)}
+    values |= {"command": provenance.command, "versions": provenance.versions}
+    template = _templates().get_template("program.py.jinja")
+    return template.render(values, shown=provenance.shown, runs=provenance.runs).strip("\n") + "\n"
+
+
 def _templates() -> Environment:
     environment = Environment(loader=PackageLoader("fuzz"), undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters["quoted"] = json.dumps
