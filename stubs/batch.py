@@ -311,7 +311,7 @@ def _parents(verify_input: Any, index: int) -> list[int | None]:
     parents: list[int | None] = [None] * len(child)
     for node, first in enumerate(child):
         seen = 0
-        while first >= 0 and seen < len(child):  # bounded: a cycle in the links must not hang us
+        while 0 <= first < len(child) and seen < len(child):  # bounded: garbage in the links must not hang us
             parents[first] = node
             first, seen = sibling[first], seen + 1
     return parents
@@ -335,7 +335,7 @@ def _deepest_path(parents: list[int | None]) -> list[int]:
         while above is not None and len(path) <= len(parents):
             path.append(above)
             above = parents[above]
-        if path[-1] == 0 and len(path) > len(best):
+        if above is None and path[-1] == 0 and len(path) > len(best):
             best = path[::-1]
     return best
 

@@ -1,0 +1,311 @@
+"""The small scheduler, without SGLang: what each op's batch holds, and what is left behind it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from stubs.batch import RowInput, RowPlan, Scheduler, StepPlan, _ancestors, _deepest_path, _parents
+from stubs.tap import Tap
+from stubs.world import World
+from tests.stubs.toy_memory import toy_server, without_sglang
+
+EAGLE = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 2, "spec_draft_tokens": 4}
+HEAD_DIM = 8
+
+
+@pytest.fixture(autouse=True)
+def _no_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_sglang(monkeypatch)
+
+
+def scheduler(**world: Any) -> Scheduler:
+    fields: dict[str, Any] = {"max_total_tokens": 32, "context_len": 32, "head_dim": HEAD_DIM, "overlap": 0}
+    return Scheduler(toy_server(World(**{**fields, **world})), seed=0)
+
+
+def run(target: Scheduler, steps: Any, value: float = 0.0) -> list[StepPlan]:
+    """Run the steps of an op: every layer writes K rows value, value + 1, ... and V rows their negatives."""
+    plans = []
+    for plan in steps:
+        layers = 1 if plan.on_draft else target.world.num_layers
+        k = (value + torch.arange(plan.tokens).float())[:, None].repeat(1, HEAD_DIM)
+        target.commit(plan, [Tap(layer, k, k, -k, k) for layer in range(layers)])
+        plans.append(plan)
+    return plans
+
+
+def extend(target: Scheduler, *rows: RowInput, value: float = 0.0) -> list[StepPlan]:
+    return run(target, target.extend(rows), value)
+
+
+def history(target: Scheduler, request: int, layer: int = 0) -> list[float]:
+    held: list[float] = target.live[request].target[layer].k[:, 0, 0].tolist()
+    return held
+
+
+def rows(plan: StepPlan) -> list[tuple[int, int, int, int]]:
+    return [(row.live.request_id, row.start, row.count, row.prefix) for row in plan.rows]
+
+
+# --- extend ------------------------------------------------------------------------------------------------------
+
+
+def test_extend_of_new_requests() -> None:
+    target = scheduler()
+    (plan,) = extend(target, RowInput(0, 3), RowInput(1, 2))
+    batch = plan.forward_batch
+    assert (plan.mode, batch.forward_mode.name, plan.tokens) == ("extend", "EXTEND", 5)
+    assert rows(plan) == [(0, 0, 3, 0), (1, 3, 2, 0)]
+    assert (batch.prefix_lens, batch.extend_lens, batch.extend_num_tokens) == ([0, 0], [3, 2], 5)
+    assert (batch.seq_lens.tolist(), batch.seq_lens_cpu.tolist(), batch.seq_lens_sum) == ([3, 2], [3, 2], 5)
+    assert (batch.req_pool_indices.tolist(), batch.out_cache_loc.tolist()) == ([1, 2], [1, 2, 3, 4, 5])
+    assert len(batch.input_ids) == 5
+    assert (batch.seq_lens.dtype, batch.orig_seq_lens.dtype) == (torch.int64, torch.int32)
+    assert [live.length for live in target.live.values()] == [3, 2]
+
+
+def test_step_is_described_in_plain_data() -> None:
+    (plan,) = extend(scheduler(), RowInput(0, 2))
+    assert plan.batch == {
+        "seq_lens": [2],
+        "seq_lens_cpu": [2],
+        "seq_lens_sum": 2,
+        "req_pool_indices": [1],
+        "out_cache_loc": [1, 2],
+        "positions": None,
+        "forward_mode": "EXTEND",
+        "requests": [0],
+        "prefix": [0],
+        "count": [2],
+        "slots": [[1, 2]],
+    }
+
+
+def test_cached_prefix_is_not_computed_again() -> None:
+    target = scheduler(page_size=2)
+    extend(target, RowInput(0, 5), value=10)
+    (plan,) = extend(target, RowInput(1, 1, cached_from=0, cached=4), value=50)
+    assert (plan.mode, rows(plan)) == ("extend_prefix", [(1, 0, 1, 4)])
+    assert plan.forward_batch.seq_lens.tolist() == [5]
+    assert plan.batch["slots"] == [[2, 3, 4, 5, 8]]
+    assert history(target, 1) == [10, 11, 12, 13, 50]
+
+
+def test_chunks_of_one_prompt_go_on_where_the_last_ended() -> None:
+    target = scheduler()
+    first, last = (
+        extend(target, RowInput(0, n, more=more), value=v)[0] for n, more, v in ((4, True, 0), (2, False, 9))
+    )
+    assert (first.mode, last.mode) == ("extend_chunked", "extend_chunked")
+    assert rows(last) == [(0, 0, 2, 4)]
+    assert (target.live[0].length, target.live[0].chunking) == (6, False)
+    assert history(target, 0) == [0, 1, 2, 3, 9, 10]
+
+
+def test_prompt_after_the_last_chunk_is_no_chunk() -> None:
+    target = scheduler()
+    extend(target, RowInput(0, 4, more=True))
+    extend(target, RowInput(0, 1))
+    assert extend(target, RowInput(1, 1))[0].mode == "extend"
+
+
+# --- decode, mixed, idle -----------------------------------------------------------------------------------------
+
+
+def test_decode_adds_one_token_to_each() -> None:
+    target = scheduler()
+    extend(target, RowInput(0, 3), RowInput(1, 1))
+    (plan,) = run(target, target.decode([1, 0]), 20)
+    batch = plan.forward_batch
+    assert (plan.mode, batch.forward_mode.name, rows(plan)) == ("decode", "DECODE", [(1, 0, 1, 1), (0, 1, 1, 3)])
+    assert (batch.seq_lens.tolist(), batch.out_cache_loc.tolist()) == ([2, 4], [5, 6])
+    assert [target.live[request].length for request in (0, 1)] == [4, 2]
+    assert (history(target, 0), history(target, 1)) == ([0, 1, 2, 21], [3, 20])
+
+
+def test_mixed_batch_has_the_running_requests_behind_the_prompts() -> None:
+    target = scheduler()
+    extend(target, RowInput(0, 3))
+    (plan,) = run(target, target.mixed([RowInput(1, 2, more=True)], [0]), 20)
+    batch = plan.forward_batch
+    assert (plan.mode, batch.forward_mode.name, rows(plan)) == ("mixed", "MIXED", [(1, 0, 2, 0), (0, 2, 1, 3)])
+    assert (batch.prefix_lens, batch.extend_lens, batch.extend_num_tokens) == ([0, 3], [2, 1], 3)
+    assert batch.decoding_reqs == [target.live[0].record]
+    assert [target.live[request].length for request in (0, 1)] == [4, 2]
+    assert target.live[1].chunking
+
+
+def test_idle_batch_is_empty() -> None:
+    target = scheduler()
+    (plan,) = run(target, target.idle())
+    batch = plan.forward_batch
+    assert (plan.mode, batch.forward_mode.name, plan.tokens) == ("idle", "IDLE", 0)
+    assert (len(batch.seq_lens), len(batch.out_cache_loc), batch.seq_lens_sum) == (0, 0, 0)
+
+
+# --- leaving -----------------------------------------------------------------------------------------------------
+
+
+def test_finished_request_is_gone_and_its_slots_are_taken_last() -> None:
+    target = scheduler(max_total_tokens=6)
+    extend(target, RowInput(0, 3))
+    target.finish([0], keep=False)
+    assert target.live == {}
+    (plan,) = extend(target, RowInput(1, 5))
+    assert plan.batch["slots"] == [[4, 5, 6, 1, 2]]
+
+
+def test_kept_request_keeps_whole_pages_that_can_be_hit() -> None:
+    target = scheduler(page_size=4)
+    extend(target, RowInput(0, 9))
+    target.finish([0], keep=True)
+    assert (target.live[0].length, len(target.live[0].slots)) == (8, 8)
+    (plan,) = extend(target, RowInput(1, 1, cached_from=0, cached=8))
+    assert plan.batch["slots"] == [[4, 5, 6, 7, 8, 9, 10, 11, 16]]
+
+
+@pytest.mark.parametrize(("speculation", "length"), [({}, 8), (EAGLE, 4)])
+def test_eagles_prefix_cache_knows_one_token_fewer(speculation: dict[str, Any], length: int) -> None:
+    target = scheduler(page_size=4, **speculation)
+    extend(target, RowInput(0, 8))
+    target.finish([0], keep=True)
+    assert target.live[0].length == length
+
+
+def test_request_shorter_than_a_page_leaves_nothing_to_keep() -> None:
+    target = scheduler(page_size=4)
+    extend(target, RowInput(0, 3))
+    target.finish([0], keep=True)
+    assert target.live == {}
+
+
+def test_retracted_request_begins_anew() -> None:
+    target = scheduler()
+    extend(target, RowInput(0, 3), value=10)
+    target.retract([0])
+    assert (target.live, target.retracted) == ({}, {0})
+    (plan,) = extend(target, RowInput(0, 4), value=20)
+    assert (plan.mode, rows(plan), plan.batch["slots"]) == ("extend", [(0, 0, 4, 0)], [[4, 5, 6, 7]])
+    assert (history(target, 0), target.retracted) == ([20, 21, 22, 23], set())
+
+
+# --- speculation -------------------------------------------------------------------------------------------------
+
+
+def test_prompt_of_a_speculating_server_is_extended_on_the_draft_model_too() -> None:
+    target = scheduler(**EAGLE)
+    plans = extend(target, RowInput(0, 2))
+    assert [(plan.mode, plan.on_draft) for plan in plans] == [("extend", False), ("draft_prefill", True)]
+    assert plans[1].runner is target.server.draft
+    assert target.live[0].draft[0].k[:, 0, 0].tolist() == [0, 1]
+
+
+def verified(target: Scheduler) -> RowPlan:
+    """A request of one committed token with a window of four nodes behind it, written and committed."""
+    extend(target, RowInput(0, 1), value=100)
+    live = target.live[0]
+    target.slots.reserve(live, 5, whole_pages=True)
+    part = RowPlan(live, 0, 4, 1)
+    batch = SimpleNamespace(forward_mode=SimpleNamespace(name="TARGET_VERIFY"))
+    for on_draft in (False, True):
+        run(target, [StepPlan("verify", on_draft, target.server.target, batch, (part,))])
+    pool = target.server.target.token_to_kv_pool
+    for buffer in (*pool.k_buffer, *pool.v_buffer):
+        buffer[live.slots] = torch.tensor([100.0, 0, 1, 2, 3])[:, None, None].expand(-1, 1, HEAD_DIM)
+    return part
+
+
+def test_accepted_path_moves_to_the_front_of_its_window() -> None:
+    target = scheduler(layout="descending", num_layers=2, **EAGLE)
+    part = verified(target)
+    target._accept(part, [0, 2, 3])
+    live, pool = part.live, target.server.target.token_to_kv_pool
+    assert (live.length, live.slots[:5]) == (4, [32, 31, 30, 29, 28])
+    for buffer in (*pool.k_buffer, *pool.v_buffer):
+        assert buffer[live.slots[:5], 0, 0].tolist() == [100, 0, 2, 3, 3]
+    for layer in range(2):
+        assert history(target, 0, layer) == [100, 0, 2, 3]
+    assert live.draft[0].k[:, 0, 0].tolist() == [100, 0, 1, 2]
+
+
+def test_rejected_draft_leaves_the_bonus_token_alone() -> None:
+    target = scheduler(**EAGLE)
+    part = verified(target)
+    target._accept(part, [0])
+    assert (part.live.length, history(target, 0)) == (2, [100, 0])
+
+
+def test_next_step_overwrites_what_was_rejected() -> None:
+    target = scheduler(**EAGLE)
+    part = verified(target)
+    target._accept(part, [0])
+    (plan,) = run(target, target.decode([0]), 7)
+    assert plan.batch["out_cache_loc"] == [3]
+    assert history(target, 0) == [100, 0, 7]
+
+
+@pytest.mark.parametrize(
+    ("world", "needed", "host"),
+    [({}, False, True), ({"overlap": 1}, False, True), (EAGLE, False, True), (EAGLE | {"overlap": 1}, False, False),
+     (EAGLE | {"overlap": 1}, True, True)],
+)  # fmt: skip
+def test_host_lengths_are_left_out_by_sglangs_decision_under_overlap_alone(
+    monkeypatch: pytest.MonkeyPatch, world: dict[str, Any], needed: bool, host: bool
+) -> None:
+    monkeypatch.setattr("stubs.sglang_batch.needs_cpu_seq_lens", lambda args, backends: needed)
+    assert scheduler(**world).host_lengths is host
+
+
+# --- trees -------------------------------------------------------------------------------------------------------
+
+
+def links(child: list[int], sibling: list[int]) -> Any:
+    return SimpleNamespace(retrieve_next_token=torch.tensor([child]), retrieve_next_sibling=torch.tensor([sibling]))
+
+
+# Root 0 has children 1 and 2; 2 has child 3.
+TREE = ([1, -1, 3, -1], [-1, 2, -1, -1])
+
+
+def test_parents_follow_from_first_children_and_siblings() -> None:
+    assert _parents(links(*TREE), 0) == [None, 0, 0, 2]
+    assert _parents(links([1, 2, -1], [-1, -1, -1]), 0) == [None, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("child", "sibling", "parents"),
+    [
+        ([1, -1], [-1, 1], [None, 0]),  # a node that is its own sibling
+        ([1, 0], [-1, -1], [1, 0]),  # a root that is its child's child
+        ([9, -1], [-1, -1], [None, None]),  # a child that is not there
+    ],
+)
+def test_garbage_in_the_links_ends(child: list[int], sibling: list[int], parents: list[int | None]) -> None:
+    assert _parents(links(child, sibling), 0) == parents
+
+
+def test_node_sees_itself_and_its_ancestors() -> None:
+    assert _ancestors([None, 0, 0, 2]).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
+
+
+def test_ancestors_of_a_cycle_are_the_cycle() -> None:
+    assert _ancestors([1, 0, None]).int().tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("parents", "path"),
+    [
+        ([None, 0, 0, 2], [0, 2, 3]),
+        ([None, 0, 1, 2], [0, 1, 2, 3]),
+        ([None, 0, 0, 0], [0, 1]),  # of equally deep ones the first
+        ([None, None, 1], [0]),  # what hangs on no root is no path
+        ([1, 0], [0]),  # nor is a cycle
+        ([None, 2, 1, 0], [0, 3]),
+    ],
+)
+def test_deepest_path(parents: list[int | None], path: list[int]) -> None:
+    assert _deepest_path(parents) == path
