@@ -121,3 +121,18 @@ def test_release_that_mended_it_is_clean(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.17").run(golden("verify_chain", decode="fa3"), SECONDS)
     assert (trace.verdict, signatures(trace)) == (Verdict.OK, [])
     assert [step.mode for step in trace.steps] == MODES["verify_chain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "modes"),
+    [
+        ("mixed", ["extend", "mixed", "mixed"]),
+        ("prefix_hit", ["extend", "extend_prefix", "finish", "extend_prefix"]),
+        # No draft model runs beside the real runner.
+        ("verify_chain", ["extend", "verify_chain_prefill", "verify_chain_prefill"]),
+    ],
+)
+def test_real_runner_takes_the_same_steps(real_worker: RealWorker, name: str, modes: list[str]) -> None:
+    trace = real_worker("0.5.23").run(golden(name, decode="fa3", runner="real", sliding_window=0), SECONDS)
+    assert signatures(trace) == []
+    assert [step.mode for step in trace.steps] == modes

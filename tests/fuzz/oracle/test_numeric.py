@@ -104,7 +104,7 @@ def test_right_tree_is_no_fault() -> None:
         ({"sliding_window": 2}, "00110 00011", 0.0, "window_short_by_one"),
         ({"sliding_window": 2}, "11110 01111", 0.0, "window_long_by_one"),
         ({"logit_cap": 3}, "11110 11111", 0.0, "logit_cap_ignored"),
-        ({"logit_cap": 3, "sliding_window": 2}, "11110 11111", 0.0, "window_and_logit_cap_ignored"),
+        ({"logit_cap": 3, "sliding_window": 2}, "11110 11111", 3.0, "window_ignored"),
         ({}, "00010 00011", 0.0, "prefix_ignored"),
         ({}, "11010 11011", 0.0, "newest_prefix_key_unseen"),
         ({}, "01110 01111", 0.0, "wrong_output"),
@@ -117,6 +117,14 @@ def test_wrong_output_is_named_by_the_rule_that_explains_it(
 ) -> None:
     case = Case(3, 2, **world)
     assert signatures(case.judge(case.output(mask(seen), cap))) == [f"numeric/{kind}/Leaf.forward_extend"]
+
+
+def test_two_limits_ignored_are_two_faults() -> None:
+    case = Case(3, 2, sliding_window=2, logit_cap=3)
+    assert signatures(case.judge(case.output(mask("11110 11111")))) == [
+        "numeric/window_ignored/Leaf.forward_extend",
+        "numeric/logit_cap_ignored/Leaf.forward_extend",
+    ]
 
 
 def test_tree_attended_as_a_chain_is_named() -> None:
