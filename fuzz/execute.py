@@ -113,6 +113,9 @@ def execute(program: Program, oracles: Sequence[Oracle] = ORACLES) -> Trace:
     return Trace(tuple(run.steps), tuple(run.findings), time.perf_counter() - began, sglang.version())
 
 
+_SERVERS: dict[str, Callable[[World], Any]] = {"fake": build_fake_server, "real": build_real_server}
+
+
 class _Run:
     """The state of one execution."""
 
@@ -127,7 +130,7 @@ class _Run:
 
     def start(self) -> None:
         try:
-            self.server = (build_fake_server if self.world.runner == "fake" else build_real_server)(self.world)
+            self.server = _SERVERS[self.world.runner](self.world)
             self.scheduler = Scheduler(self.server, self.program.seed)
         except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
             self._record(judge(error, sglang.handed_in()), 0, "start-up")

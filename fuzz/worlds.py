@@ -58,6 +58,9 @@ def draw_world(
         logit_cap=30 if choices.chance(1, 8) else 0,
     )
     modes = dict.fromkeys(SPEC_MODES, SPEC_STEPS_MAX) if speculative is None else speculative.get(pair, {})
+    if runner == "real":
+        # Pinned: the tiny Llama of the real runner has no window and no cap on its logits.
+        world = replace(world, sliding_window=0, logit_cap=0)
     if modes and choices.chance(5, 8):
         world = _draw_speculative(choices, world, modes, single_slot_pages=1 in sizes)
     return replace(world, max_total_tokens=_draw_pool(choices, world))

@@ -9,6 +9,7 @@ from stubs import sglang
 from stubs.batch import StepPlan
 from stubs.fake_runner import DrawInput, run_layers
 from stubs.real_runner import RealRunner, build_real_runner
+from stubs.refusal import Refused
 from stubs.tap import Tap
 from stubs.world import World
 
@@ -44,6 +45,8 @@ class RealServer:
 
 def build_real_server(world: World) -> RealServer:
     """Start SGLang's ModelRunner for ``world``. Raises Refused where SGLang turns the world down."""
+    if world.sliding_window or world.logit_cap:
+        raise Refused("the tiny Llama of the real runner has no window and no cap on its logits; use the fake runner")
     runner = build_real_runner(world)
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.
