@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch, sglang_spec
+from stubs import draft_tree, sglang, sglang_batch, sglang_spec
 from stubs.live import History, LiveRequest
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
@@ -181,9 +181,15 @@ class Scheduler:
         verify_input = sglang_spec.build_verify_input(
             batch, batch.spec_info, tree, self.server.target, self.server.draft, world
         )
-        parents = [_parents(verify_input, i) for i in range(len(running))]
+        parents = [draft_tree.parents(verify_input, i) for i in range(len(running))]
         parts = [
-            RowPlan(part.live, part.start, width, part.prefix, None if world.spec_topk == 1 else _ancestors(parent))
+            RowPlan(
+                part.live,
+                part.start,
+                width,
+                part.prefix,
+                None if world.spec_topk == 1 else draft_tree.ancestors(parent),
+            )
             for part, parent in zip(parts, parents, strict=True)
         ]
         forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, self.server.target)
@@ -200,7 +206,7 @@ class Scheduler:
         elif self.server.draft is not None:
             self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
-            self._accept(part, _deepest_path(parent)[:accept])
+            self._accept(part, draft_tree.deepest_path(parent)[:accept])
 
     def _fill_draft(self, parts: Sequence[RowPlan]) -> None:
         """The draft model's KV of the window, written here because the program leaves its extend out."""
@@ -302,42 +308,6 @@ def _locations(parts: Sequence[RowPlan]) -> torch.Tensor:
     """int64 [tokens]: the slots that a step's new tokens are written to."""
     slots = [slot for part in parts for slot in part.live.slots[part.prefix : part.prefix + part.count]]
     return torch.tensor(slots, dtype=torch.int64)
-
-
-def _parents(verify_input: Any, index: int) -> list[int | None]:
-    """Parent of each tree node (None for the root), read off SGLang's first-child and next-sibling links."""
-    child = sglang_spec.retrieve(verify_input, "next_token")[index].tolist()
-    sibling = sglang_spec.retrieve(verify_input, "next_sibling")[index].tolist()
-    parents: list[int | None] = [None] * len(child)
-    for node, first in enumerate(child):
-        seen = 0
-        while 0 <= first < len(child) and seen < len(child):  # bounded: garbage in the links must not hang us
-            parents[first] = node
-            first, seen = sibling[first], seen + 1
-    return parents
-
-
-def _ancestors(parents: list[int | None]) -> torch.Tensor:
-    mask = torch.eye(len(parents), dtype=torch.bool)
-    for node in range(len(parents)):
-        above, seen = parents[node], 0
-        while above is not None and seen < len(parents):
-            mask[node, above] = True
-            above, seen = parents[above], seen + 1
-    return mask
-
-
-def _deepest_path(parents: list[int | None]) -> list[int]:
-    """Nodes from the root to the deepest node, the first such."""
-    best: list[int] = [0]
-    for node in range(len(parents)):
-        path, above = [node], parents[node]
-        while above is not None and len(path) <= len(parents):
-            path.append(above)
-            above = parents[above]
-        if above is None and path[-1] == 0 and len(path) > len(best):
-            best = path[::-1]
-    return best
 
 
 def _describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:

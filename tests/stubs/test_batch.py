@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from stubs.batch import RowInput, RowPlan, Scheduler, StepPlan, _ancestors, _deepest_path, _parents
+from stubs.batch import RowInput, RowPlan, Scheduler, StepPlan
 from stubs.tap import Tap
 from stubs.world import World
 from tests.stubs.toy_memory import toy_server, without_sglang
@@ -258,54 +258,3 @@ def test_host_lengths_are_left_out_by_sglangs_decision_under_overlap_alone(
 ) -> None:
     monkeypatch.setattr("stubs.sglang_batch.needs_cpu_seq_lens", lambda args, backends: needed)
     assert scheduler(**world).host_lengths is host
-
-
-# --- trees -------------------------------------------------------------------------------------------------------
-
-
-def links(child: list[int], sibling: list[int]) -> Any:
-    return SimpleNamespace(retrieve_next_token=torch.tensor([child]), retrieve_next_sibling=torch.tensor([sibling]))
-
-
-# Root 0 has children 1 and 2; 2 has child 3.
-TREE = ([1, -1, 3, -1], [-1, 2, -1, -1])
-
-
-def test_parents_follow_from_first_children_and_siblings() -> None:
-    assert _parents(links(*TREE), 0) == [None, 0, 0, 2]
-    assert _parents(links([1, 2, -1], [-1, -1, -1]), 0) == [None, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("child", "sibling", "parents"),
-    [
-        ([1, -1], [-1, 1], [None, 0]),  # a node that is its own sibling
-        ([1, 0], [-1, -1], [1, 0]),  # a root that is its child's child
-        ([9, -1], [-1, -1], [None, None]),  # a child that is not there
-    ],
-)
-def test_garbage_in_the_links_ends(child: list[int], sibling: list[int], parents: list[int | None]) -> None:
-    assert _parents(links(child, sibling), 0) == parents
-
-
-def test_node_sees_itself_and_its_ancestors() -> None:
-    assert _ancestors([None, 0, 0, 2]).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
-
-
-def test_ancestors_of_a_cycle_are_the_cycle() -> None:
-    assert _ancestors([1, 0, None]).int().tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("parents", "path"),
-    [
-        ([None, 0, 0, 2], [0, 2, 3]),
-        ([None, 0, 1, 2], [0, 1, 2, 3]),
-        ([None, 0, 0, 0], [0, 1]),  # of equally deep ones the first
-        ([None, None, 1], [0]),  # what hangs on no root is no path
-        ([1, 0], [0]),  # nor is a cycle
-        ([None, 2, 1, 0], [0, 3]),
-    ],
-)
-def test_deepest_path(parents: list[int | None], path: list[int]) -> None:
-    assert _deepest_path(parents) == path
