@@ -50,5 +50,9 @@ def build_real_server(world: World) -> RealServer:
     runner = build_real_runner(world)
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.
-        sglang.build_draft_extend_backend(runner.model_runner, world)
+        try:
+            sglang.build_draft_extend_backend(runner.model_runner, world)
+        except BaseException:
+            runner.close()
+            raise
     return RealServer(world, runner)

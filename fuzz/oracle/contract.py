@@ -217,7 +217,7 @@ def _called_stub(error: BaseException) -> str:
     name, unexpected = match["name"], match["unexpected"]
     modules = [module for path, module in sys.modules.items() if path.startswith("stubs.")]
     for function in (_within(module, name) for module in modules):
-        if function is None or not str(getattr(function, "__module__", "")).startswith("stubs"):
+        if not callable(function) or not str(getattr(function, "__module__", "")).startswith("stubs"):
             continue
         # SGLang wraps closed kernels in functions of the same name: ours is meant only if it refuses the call.
         if unexpected is None or "<locals>" in name or unexpected not in inspect.signature(function).parameters:
