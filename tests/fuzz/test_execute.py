@@ -95,8 +95,9 @@ def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker
     assert found == {}
 
 
-def test_what_sglang_refuses_is_unsupported_in_its_words(real_worker: RealWorker) -> None:
-    trace = real_worker("0.5.23").run(golden("verify_chain"), SECONDS)
+@pytest.mark.parametrize("runner", ["fake", "real"])
+def test_what_sglang_refuses_is_unsupported_in_its_words(real_worker: RealWorker, runner: str) -> None:
+    trace = real_worker("0.5.23").run(golden("verify_chain", runner=runner), SECONDS)
     (finding,) = trace.findings
     assert (trace.verdict, trace.steps) == (Verdict.UNSUPPORTED, ())
     assert finding.title == "draft backend: EAGLE is not supported in decode attention backend torch_native"
