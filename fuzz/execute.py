@@ -14,7 +14,7 @@ from fuzz.finding import Finding, Verdict
 from fuzz.oracle import ORACLES, StepView
 from fuzz.oracle.bounds import slot_policies
 from fuzz.oracle.contract import Judgement, judge
-from fuzz.oracle.state import serving_leaf
+from fuzz.oracle.state import restore_kv, serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
 from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang
@@ -201,6 +201,8 @@ class _Run:
             )
             if all(known.signature != finding.signature for known in self.findings):
                 self.findings.append(finding)
+        if faults:
+            restore_kv(view)
         self.scheduler.commit(plan, taps)
         return len(faults)
 

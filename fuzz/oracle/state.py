@@ -35,8 +35,7 @@ def inputs_unchanged(view: StepView) -> list[Fault]:
 def kv_written_where_told(view: StepView) -> list[Fault]:
     """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
     plan = view.plan
-    allowed = [slot for row in plan.rows for slot in row.live.slots[row.prefix : row.prefix + row.count]]
-    loc = torch.tensor(allowed, dtype=torch.int64)
+    loc = _locations(view)
     outside = torch.ones(len(view.kv_before[0]), dtype=torch.bool)
     outside[loc] = False
     faults = []
@@ -44,7 +43,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
         changed = _rows_differ(before, after) & outside
         if bool(changed.any()):
             rows = changed.nonzero().flatten().tolist()
-            faults.append(_kv_fault(view, "stray_kv_write", index, f"rows {rows[:8]} are not among {allowed[:8]}"))
+            faults.append(_kv_fault(view, "stray_kv_write", index, f"rows {rows[:8]} are not among {loc[:8].tolist()}"))
     layers = len(view.kv_before) // 2
     for tap in view.taps:
         for half, new in ((0, tap.k), (layers, tap.v)):
@@ -55,6 +54,26 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
                 rows = loc[wrong].tolist()
                 faults.append(_kv_fault(view, "kv_not_written", half + tap.layer_index, f"rows {rows[:8]}"))
     return faults
+
+
+def restore_kv(view: StepView) -> None:
+    """Make the pool hold what it ought to after the step, so that later steps are not judged by this one's faults."""
+    plan = view.plan
+    buffers = kv_buffers(plan.runner.token_to_kv_pool)
+    for buffer, before in zip(buffers, view.kv_before, strict=True):
+        buffer.copy_(before)
+    loc = _locations(view)
+    layers = len(buffers) // 2
+    for tap in view.taps:
+        for half, new in ((0, tap.k), (layers, tap.v)):
+            buffer = buffers[half + tap.layer_index]
+            buffer[loc] = new.reshape(plan.tokens, *buffer.shape[1:]).to(buffer.dtype)
+
+
+def _locations(view: StepView) -> torch.Tensor:
+    """int64 [tokens]: the slots of the step's new tokens, in the order of its rows."""
+    slots = [slot for row in view.plan.rows for slot in row.live.slots[row.prefix : row.prefix + row.count]]
+    return torch.tensor(slots, dtype=torch.int64)
 
 
 def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Runs programs as ``fuzz.execute`` does, on stubs stunted on purpose: the program's seed says how, 0 not at all."""
+"""Runs programs as ``fuzz.execute`` does, with a stub stunted or a fault planted in SGLang: the seed says which."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from fuzz.program import Program
 from fuzz.trace import Trace
 from stubs import fake_runner, sglang
 from stubs.fake_runner import FakeModelRunner
+from tests.fuzz.planted import PLANTS
 
 prepare, available_pairs, speculative_modes = plain.prepare, plain.available_pairs, plain.speculative_modes
 
 
 def execute(program: Program) -> Trace:
-    with _replaced(*list(STUNTS.values())[program.seed]):
+    owner, name, make = [*STUNTS.values(), *PLANTS.values()][program.seed]
+    if isinstance(owner, str):  # of SGLang, which is not imported before it must be
+        module, _, owner = owner.rpartition(".")
+        owner = getattr(sglang.load(f"{sglang.ATTENTION}.{module}"), owner)
+    with _replaced(owner, name, make):
         return plain.execute(program)
 
 
@@ -110,7 +115,7 @@ def _whole(value: Any) -> Any:
     return value
 
 
-# What is stunted -> (owner, name, what its value becomes); its index is the seed of the program to run with it.
+# What is stunted -> (owner, name, what its value becomes); its index is the seed of the program to run with it; PLANTS follow.
 STUNTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "nothing": (fake_runner, "_assemble", _whole),
     "config without num_attention_heads": (sglang, "model_config", _config_changed(_without_head_count)),

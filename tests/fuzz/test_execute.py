@@ -19,6 +19,8 @@ pytestmark = pytest.mark.release
 
 DATA = Path(__file__).parent.parent / "data"
 SECONDS = 120
+# An executor whose programs' seeds say what is wrong: stubs first, faults planted in SGLang from FIRST_PLANT on.
+STUNTED, FIRST_PLANT = "tests.fuzz.stunted_executor", 8
 
 MODES = {
     "extend_decode": ["extend", "decode", "decode"],
@@ -137,3 +139,30 @@ def test_real_runner_takes_the_same_steps(real_worker: RealWorker, name: str, mo
     trace = real_worker("0.5.23").run(golden(name, decode="fa3", runner="real", sliding_window=0), SECONDS)
     assert signatures(trace) == []
     assert [step.mode for step in trace.steps] == modes
+
+
+# What tests.fuzz.planted plants, in its order -> the findings, as signature and op, of one extend and two decodes.
+PLANTED = {
+    "stray write": [("state/stray_kv_write/TorchNativeAttnBackend.decode", 1)],
+    # The second decode reads what the first did not write, and is none the worse for it: the executor has put it right.
+    "no write": [("state/kv_not_written/TorchNativeAttnBackend.decode", 1)],
+    "changed input": [("state/input_changed/TorchNativeAttnBackend.positions", 1)],
+    "history": [("state/history_dependent/TorchNativeAttnBackend.output.decode", 2)],
+    "nan": [("numeric/nan/TorchNativeAttnBackend.forward_decode", 1)],
+    "narrow signature": [("contract/TypeError/AttentionBackend.forward", 1)],
+    "foreign slot": [
+        ("bounds/row_read/_fwd_grouped_kernel_stage1.K_Buffer", 1),
+        ("bounds/row_read/_fwd_grouped_kernel_stage1.V_Buffer", 1),
+        ("state/foreign_slot/TritonAttnBackend.kv_indices.decode", 1),
+        ("numeric/wrong_output/TritonAttnBackend.forward_decode", 1),
+    ],
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_planted_fault_is_found_where_it_shows_first_and_nothing_else_is(real_worker: RealWorker, planted: str) -> None:
+    pair = {"prefill": "torch_native", "decode": "triton"} if planted == "foreign slot" else {}
+    program = replace(golden("extend_decode", **pair), seed=FIRST_PLANT + list(PLANTED).index(planted))
+    trace = real_worker("0.5.23", STUNTED).run(program, SECONDS)
+    assert [(str(finding.signature), finding.op_index) for finding in trace.findings] == PLANTED[planted]
+    assert trace.verdict is Verdict.BUG

@@ -9,11 +9,10 @@ import pytest
 from fuzz.finding import Verdict
 from fuzz.program import Program, parse
 from tests.conftest import RealWorker
-from tests.fuzz.test_execute import DATA, SECONDS
+from tests.fuzz.test_execute import DATA, SECONDS, STUNTED
 
 pytestmark = pytest.mark.release
 
-EXECUTOR = "tests.fuzz.stunted_executor"
 # In the order of stunted_executor.STUNTS, which cannot be imported here: it imports what a worker alone has.
 GAPS = {
     "config without num_attention_heads": (
@@ -59,14 +58,14 @@ def stunted(index: int) -> Program:
 
 
 def test_whole_stubs_give_no_gap(real_worker: RealWorker) -> None:
-    trace = real_worker("0.5.23", EXECUTOR).run(stunted(0), SECONDS)
+    trace = real_worker("0.5.23", STUNTED).run(stunted(0), SECONDS)
     assert (trace.verdict, len(trace.steps)) == (Verdict.OK, 5)
 
 
 @pytest.mark.parametrize("stunt", GAPS)
 def test_stub_behind_the_release_is_a_gap_naming_field_and_reader(real_worker: RealWorker, stunt: str) -> None:
     index = 1 + list(GAPS).index(stunt)
-    trace = real_worker("0.5.23", EXECUTOR).run(stunted(index), SECONDS)
+    trace = real_worker("0.5.23", STUNTED).run(stunted(index), SECONDS)
     (finding,) = trace.findings
     assert trace.verdict is Verdict.STUB_GAP
     assert (str(finding.signature), finding.title) == GAPS[stunt]

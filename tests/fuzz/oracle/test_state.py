@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from fuzz.oracle.state import cold_equals_warm, inputs_unchanged, kv_written_where_told, metadata_sound, serving_leaf
+from fuzz.oracle.state import (
+    cold_equals_warm,
+    inputs_unchanged,
+    kv_written_where_told,
+    metadata_sound,
+    restore_kv,
+    serving_leaf,
+)
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan, StepPlan
 from stubs.tap import Tap
@@ -127,6 +134,17 @@ def test_rows_swapped_between_requests_are_both_wrong() -> None:
     assert told(kv_written_where_told(replace(view, taps=[tap]))) == [
         ("state/kv_not_written/Leaf.decode", "K of layer 0: rows [5, 2]")
     ]
+
+
+def test_restored_pool_is_as_a_faultless_step_leaves_it() -> None:
+    case, sound = Case(), Case()
+    case.pool.k_buffer[0][2] = 1000.0  # its own, not written
+    case.pool.v_buffer[1][4] = 5.0  # nobody's, written
+    restore_kv(case.view())
+    for one, other in zip(
+        case.pool.k_buffer + case.pool.v_buffer, sound.pool.k_buffer + sound.pool.v_buffer, strict=True
+    ):
+        assert torch.equal(one, other)
 
 
 # --- inputs ------------------------------------------------------------------------------------------------------
