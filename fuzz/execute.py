@@ -12,12 +12,12 @@ import torch
 
 from fuzz.finding import Finding, Verdict
 from fuzz.oracle import ORACLES, StepView
-from fuzz.oracle.bounds import slot_policies
+from fuzz.oracle.bounds import batch_of, slot_policies, table_policy
 from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.state import restore_kv, serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
-from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang
+from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang, uninitialised
 from stubs.batch import RowInput, Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
@@ -39,6 +39,7 @@ def prepare() -> str:
         bfloat16_dot.install()
         bfloat16_arithmetic.install()
         interpreter.install()
+        uninitialised.install()
     return sglang.version()
 
 
@@ -245,7 +246,8 @@ def _watched(plan: StepPlan) -> Iterator[list[Violation]]:
     if torch.cuda.is_available():
         yield []
         return
-    with interpreter.checked(slot_policies(plan)) as log:
+    policies = [*slot_policies(plan), table_policy(plan)]
+    with interpreter.checked(policies, batch=batch_of(plan)) as log:
         yield log.violations
 
 

@@ -16,6 +16,7 @@ import torch
 
 from stubs import sglang, sglang_batch
 from stubs.batch import StepPlan
+from stubs.guards import surround
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
 from stubs.world import World
@@ -30,7 +31,9 @@ class FakeModelRunner:
     """What SGLang's attention code reads off a ModelRunner. Build it with ``build_fake_runner``."""
 
     def __init__(self, world: World, server_args: Any, model_config: Any, request_pool: Any, kv_pool: Any) -> None:
+        # Ours
         self.world = world
+        self.guards = surround(kv_pool, ("k_buffer", "v_buffer"))
         # Configuration
         self.server_args = server_args
         self.model_config = model_config
@@ -136,8 +139,10 @@ def build_fake_server(world: World) -> FakeServer:
         sglang.publish(args)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
+    row_guards = surround(rows, ("req_to_token",))
     target = FakeModelRunner(world, args, config, rows, sglang.kv_pool(world, world.num_layers))
     target.token_to_kv_pool_allocator = sglang.allocator(world, target.token_to_kv_pool)
+    target.guards += row_guards
     _assemble(target, world.num_layers)
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
     if not world.is_speculative:
@@ -145,6 +150,7 @@ def build_fake_server(world: World) -> FakeServer:
     draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
     draft.is_draft_worker = True
     draft.token_to_kv_pool_allocator = target.token_to_kv_pool_allocator
+    draft.guards += row_guards
     _assemble(draft, 1)
     draft.attn_backend = sglang.build_hybrid(draft, world.prefill, world.decode)
     # The draft worker swaps in its extend backend where its factory makes one (0.5.16 on).

@@ -19,7 +19,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 from stubs.interpreter_bounds import Checker
-from stubs.interpreter_log import Log, SlotPolicy
+from stubs.interpreter_log import Batch, Log, SlotPolicy
 from stubs.interpreter_replay import Replayer
 
 
@@ -62,15 +62,18 @@ def fast() -> Iterator[None]:
 
 
 @contextmanager
-def checked(policies: Sequence[SlotPolicy] = (), reachable: Sequence[Any] = ()) -> Iterator[Log]:
+def checked(
+    policies: Sequence[SlotPolicy] = (), reachable: Sequence[Any] = (), batch: Batch | None = None
+) -> Iterator[Log]:
     """As `fast`, and every access of a kernel is checked; what was wrong stands in the log's ``violations``.
 
-    ``policies`` say which rows of a KV buffer may be read and written. ``reachable`` are tensors whose addresses
-    kernels find in tables instead of in their arguments. Cheap to enter after `install`. Not for nesting.
+    ``policies`` say which rows of a KV buffer may be read and written, and ``batch`` for how many requests programs
+    work. ``reachable`` are tensors whose addresses kernels find in tables instead of in their arguments. Reads of what
+    nobody wrote are seen where `stubs.uninitialised` is installed. Cheap to enter after `install`. Not for nesting.
     """
     assert _PROCESS.listener is None, "checked() within checked()"
     with fast():
-        checker = Checker(interpreter_module(), policies, reachable)
+        checker = Checker(interpreter_module(), policies, reachable, batch)
         checker.attach()
         _PROCESS.listener = checker
         try:

@@ -8,7 +8,8 @@ and let through: that is what a GPU would do.
 
 Kinds: ``storage`` outside the argument's storage, ``view`` inside the storage and outside the tensor, ``hole`` between
 the rows of a strided tensor, ``wrapped`` outside by a multiple of 2**32 elements, ``wild`` an address that belongs to no
-argument, ``row_read`` and ``row_write`` a row that the policy does not allow.
+argument, ``uninitialised`` a read of what nobody wrote, ``row_read`` and ``row_write`` a row that the policy does not
+allow (or ``entry_read`` and so on, as the policy calls its rows).
 """
 
 from __future__ import annotations
@@ -22,52 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stubs.interpreter_assembly import handle_maker
-from stubs.interpreter_log import Log, SlotPolicy, Violation
+from stubs.interpreter_log import Batch, Log, SlotPolicy, Violation
+from stubs.interpreter_region import TOP, Region
+from stubs.interpreter_request import RequestTrace
 
-_TOP = 1 << 63  # set in virtual addresses only
-_MIDDLE = 1 << 47  # virtual offset of element 0, so that offsets of either sign stay within the tag's part
 _REACH = 1 << 46  # farther from an argument's base than this, an address is nobody's
-
-
-class Region:
-    """One tensor argument: where it is, and where kernels are told that it is."""
-
-    def __init__(self, name: str, tensor: Any, tag: int, policies: Sequence[SlotPolicy]) -> None:
-        self.name, self.tensor = name, tensor
-        self.item = tensor.element_size()
-        self.address = tensor.data_ptr()
-        self.shape, self.stride = tuple(tensor.shape), tuple(tensor.stride())
-        storage = tensor.untyped_storage()
-        self.storage_start = storage.data_ptr() - self.address  # in bytes from element 0, like every offset below
-        self.storage_end = self.storage_start + storage.nbytes()
-        empty = tensor.numel() == 0
-        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
-        self.extent = 0 if empty else 1 + steps
-        self.end = self.extent * self.item
-        self.virtual = _TOP | tag << 48 | _MIDDLE + (self.address & 0xFFF)  # alignment is kept
-        self.base = np.uint64(self.virtual)
-        self.real = np.uint64(self.address)
-        self.limits = {size: np.uint64(self.end - size) for size in (1, 2, 4, 8) if size <= self.end}
-        self.dims = [] if empty or self.extent == tensor.numel() else _nested(self.shape, self.stride)
-        self.policies = [policy for policy in policies if _overlap(self, policy.buffer)]
-        self.plain = not self.dims and not self.policies
-
-
-def _nested(shape: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(stride, size) outermost first if the tensor has holes and no overlaps, else empty: nothing to check."""
-    dims = sorted(((s, n) for n, s in zip(shape, stride, strict=True) if n > 1), reverse=True)
-    reach = 0
-    for step, size in reversed(dims):
-        if step <= reach:
-            return []
-        reach += (size - 1) * step
-    return dims
-
-
-def _overlap(region: Region, buffer: Any) -> bool:
-    start = buffer.data_ptr()
-    end = start + buffer.shape[0] * buffer.stride(0) * buffer.element_size()
-    return bool(start < region.address + region.end and region.address < end)
 
 
 class Checker:
@@ -75,8 +35,11 @@ class Checker:
 
     METHODS = ("create_masked_load", "create_masked_store", "create_atomic_cas", "create_atomic_rmw")
 
-    def __init__(self, module: Any, policies: Sequence[SlotPolicy], reachable: Sequence[Any]) -> None:
+    def __init__(
+        self, module: Any, policies: Sequence[SlotPolicy], reachable: Sequence[Any], batch: Batch | None
+    ) -> None:
         self.module, self.policies, self.reachable = module, tuple(policies), tuple(reachable)
+        self.requests = RequestTrace(batch or Batch(0))
         self.log = Log()
         self.kernel = ""
         self.names: dict[int, list[str]] = {}  # by id; one tensor may be several arguments
@@ -88,6 +51,7 @@ class Checker:
     def launched(self, kernel: str, arguments: dict[str, Any]) -> None:
         self.kernel, self.names, self.regions = kernel, {}, {}
         self.log.launches += 1
+        self.requests.launched()
         for name, argument in arguments.items():
             self._name(name, argument)
 
@@ -146,8 +110,9 @@ class Checker:
                 tag = len(self.regions) + 1
                 names = self.names.get(id(argument), ["?"])
                 name = names.pop(0) if len(names) > 1 else names[0]
-                region = Region(name, getattr(argument, "base", argument), tag, self.policies)
-                self.regions[_TOP >> 48 | tag] = region
+                tensor = getattr(argument, "base", argument)
+                region = Region(name, tensor, tag, self.policies, self.requests.clue(tensor))
+                self.regions[TOP >> 48 | tag] = region
                 converted.handle.data = np.array([region.virtual], dtype=np.uint64)
             return converted
 
@@ -220,28 +185,41 @@ class Checker:
         return bad
 
     def _check_rules(self, region: Region, offset: Any, lanes: Any, access: str) -> None:
-        """Holes between rows, and rows that a policy does not allow. ``lanes`` lie within the tensor."""
-        if region.dims:
-            rest = offset // region.item
-            hole = np.zeros(offset.shape, bool)
-            for stride, count in region.dims:
-                place = rest // stride
-                rest = rest - place * stride
-                hole |= place >= count
-            self._report("hole", region, offset, lanes & (hole | (rest != 0)), access)
-        for policy in region.policies:
+        """What else may be wrong with an access within the tensor, for those ``lanes``."""
+        if region.clue and access == "load" and offset.size == 1:
             program = self.module.interpreter_builder.grid_idx
-            allowed, request = policy.allowed(access, self.kernel, program)
-            if allowed is None:
-                continue
-            row_bytes = policy.buffer.stride(0) * policy.buffer.element_size()
-            row = (offset + (region.address - policy.buffer.data_ptr())) // row_bytes
-            within = lanes & (row >= 0) & (row < len(allowed))
-            bad = within & ~allowed[np.where(within, row, 0)]
-            if bad.any():
-                kind = "row_read" if access == "load" else "row_write"
-                first = int(row[bad][0])
-                self.log.add(self._violation(kind, region, offset, bad, access, policy.name, first, request))
+            self.requests.note(region.clue, region.name, offset.item() // region.item, program)
+        if region.dims:
+            self._check_holes(region, offset, lanes, access)
+        if region.unwritten and access != "store":
+            words, pattern = region.unwritten
+            element = np.where(lanes, offset // region.item, 0)
+            self._report("uninitialised", region, offset, lanes & (words[element] == pattern), access)
+        for policy in region.policies:
+            self._check_rows(policy, region, offset, lanes, access)
+
+    def _check_holes(self, region: Region, offset: Any, lanes: Any, access: str) -> None:
+        rest = offset // region.item
+        hole = np.zeros(offset.shape, bool)
+        for stride, count in region.dims:
+            place = rest // stride
+            rest = rest - place * stride
+            hole |= place >= count
+        self._report("hole", region, offset, lanes & (hole | (rest != 0)), access)
+
+    def _check_rows(self, policy: SlotPolicy, region: Region, offset: Any, lanes: Any, access: str) -> None:
+        place = self.requests.place(self.module.interpreter_builder.grid_idx)
+        allowed, request = policy.allowed(access, place)
+        if allowed is None:
+            return
+        row_bytes = policy.buffer.stride(0) * policy.buffer.element_size()
+        row = (offset + (region.address - policy.buffer.data_ptr())) // row_bytes
+        within = lanes & (row >= 0) & (row < len(allowed))
+        bad = within & ~allowed[np.where(within, row, 0)]
+        if bad.any():
+            kind = f"{policy.unit}_{'read' if access == 'load' else 'write'}"
+            first = int(row[bad][0])
+            self.log.add(self._violation(kind, region, offset, bad, access, policy.name, first, request))
 
     def _report(self, kind: str, region: Region, offset: Any, bad: Any, access: str) -> None:
         if bad.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,30 +54,44 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RequestRows:
+    """What one request, named ``request`` in reports, may touch of a policy's buffer: bool [rows] each."""
+
+    request: int
+    readable: NDArray[np.bool_]
+    writable: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SlotPolicy:
     """Which rows (KV slots) of ``buffer``, counted along its first dimension, kernels may read and write.
 
-    Bool arrays [rows], or [requests, rows] with ``request_of`` telling a launch's request from the kernel's name and
-    its program id (None: any request's rows are allowed). None allows every row.
+    ``readable`` and ``writable``, bool [rows], hold for a program whose request is not known; None allows every row.
+    ``by_request``, in the order of the batch, holds for one whose request is. ``unit`` names what a row is.
     """
 
     name: str
     buffer: Any
     readable: NDArray[np.bool_] | None = None
     writable: NDArray[np.bool_] | None = None
-    request_of: Callable[[str, tuple[int, int, int]], int | None] | None = None
+    by_request: Sequence[RequestRows] = ()
+    unit: str = "row"
 
-    def allowed(
-        self, access: str, kernel: str, program: tuple[int, int, int]
-    ) -> tuple[NDArray[np.bool_] | None, int | None]:
-        """(bool [rows] or None for all, the request where one is told)."""
-        rows = self.readable if access == "load" else self.writable
-        if rows is None or rows.ndim == 1:
-            return rows, None
-        request = self.request_of(kernel, program) if self.request_of else None
-        if request is None:
-            return np.asarray(rows.any(axis=0)), None
-        return np.asarray(rows[request]), request
+    def allowed(self, access: str, place: int | None) -> tuple[NDArray[np.bool_] | None, int | None]:
+        """(bool [rows] or None for all, the request where it is known), of the request at ``place`` in the batch."""
+        if place is not None and place < len(self.by_request):
+            own = self.by_request[place]
+            return own.readable if access == "load" else own.writable, own.request
+        return self.readable if access == "load" else self.writable, None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The requests of a step: how many, and tensors that hold one element for each, by which programs give themselves
+    away."""
+
+    count: int
+    arrays: Sequence[Any] = ()
 
 
 @dataclass(slots=True)

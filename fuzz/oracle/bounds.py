@@ -1,19 +1,22 @@
-"""Bounds oracle: what the checked interpreter saw kernels do outside a buffer, a view, or the rows of this step.
+"""Bounds oracle: what kernels did outside a buffer, a view, or the rows of their request.
 
-Checks each unmasked lane of every interpreted Triton kernel. Does not see torch's own operations; closed kernels are
-judged by the contracts of their stand-ins, which raise and come to the contract oracle.
+Checks each unmasked lane of every interpreted Triton kernel, and on any device that the guards round pool buffers hold
+what they held. Does not see torch's own operations otherwise; closed kernels are judged by the contracts of their
+stand-ins, which raise and come to the contract oracle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import StepPlan
-from stubs.interpreter_log import SlotPolicy
+from stubs.batch import RowPlan, StepPlan
+from stubs.guards import Guard
+from stubs.interpreter_log import Batch, RequestRows, SlotPolicy, Violation
 from stubs.slots import kv_buffers
 
 
@@ -24,9 +27,29 @@ def kernels_in_bounds(view: StepView) -> list[Fault]:
         signature = Signature("bounds", violation.kind, f"{violation.kernel}.{violation.argument}")
         if signature in faults:
             continue
-        title = f"{violation.kernel} {_DONE[violation.access]} {_WHERE[violation.kind]} through {violation.argument}"
-        faults[signature] = Fault(signature, title, str(violation), {"mode": view.plan.mode, "line": violation.text})
+        title = f"{violation.kernel} {_DONE[violation.access]} {_where(violation)} through {violation.argument}"
+        evidence = {"mode": view.plan.mode, "line": violation.text}
+        if violation.request is not None:
+            evidence["request"] = str(violation.request)
+        faults[signature] = Fault(signature, title, str(violation), evidence)
     return list(faults.values())
+
+
+def guards_intact(view: StepView) -> list[Fault]:
+    """Nothing was written before or behind a pool's buffers."""
+    faults = []
+    guards: Sequence[Guard] = getattr(view.plan.runner, "guards", ())
+    for guard in guards:
+        written = guard.overwritten()
+        if written:
+            faults.append(
+                Fault(
+                    Signature("bounds", "guard_overwritten", f"{type(view.leaf).__name__}.{guard.name}"),
+                    f"{view.plan.mode} on {type(view.leaf).__name__} writes outside of {guard.name}",
+                    f"elements {written[:8]} ({len(written)} in all) from the first of its storage were written",
+                )
+            )
+    return faults
 
 
 _DONE = {"load": "reads", "store": "writes", "atomic": "updates"}
@@ -36,19 +59,65 @@ _WHERE = {
     "hole": "between the rows of a strided tensor",
     "wrapped": "at an offset that wrapped in 32 bits",
     "wild": "at an address of no argument",
+    "uninitialised": "what nobody wrote",
     "row_read": "KV rows that no request of this step owns",
     "row_write": "KV rows that this step may not write",
+    "entry_read": "entries of req_to_token that are no token of this step",
+    "entry_write": "entries of req_to_token",
+}
+_WHERE_OF_REQUEST = {
+    "row_read": "KV rows that its request may not read",
+    "row_write": "KV rows that its request may not write",
+    "entry_read": "entries of req_to_token that are no token of its request",
 }
 
 
+def _where(violation: Violation) -> str:
+    told = None if violation.request is None else _WHERE_OF_REQUEST.get(violation.kind)
+    return told or _WHERE[violation.kind]
+
+
 def slot_policies(plan: StepPlan) -> Sequence[SlotPolicy]:
-    """For every K and V buffer: rows owned by a request of this step may be read, its new tokens' rows written."""
+    """For every K and V buffer: a request's rows may be read, as far as its window goes back, its new tokens' written."""
     buffers = kv_buffers(plan.runner.token_to_kv_pool)
-    readable = np.zeros(len(buffers[0]), dtype=bool)
-    writable = np.zeros(len(buffers[0]), dtype=bool)
+    window = getattr(plan.runner, "sliding_window_size", None) or 0
+    own = []
     for row in plan.rows:
-        readable[row.live.slots[: row.prefix + row.count]] = True
-        writable[row.live.slots[row.prefix : row.prefix + row.count]] = True
+        first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
+        slots = row.live.slots[: row.prefix + row.count]
+        own.append(_rows(len(buffers[0]), row, slots[first:], slots[row.prefix :]))
     layers = len(buffers) // 2
     names = [f"{half} of layer {index}" for half in "KV" for index in range(layers)]
-    return [SlotPolicy(name, buffer, readable, writable) for name, buffer in zip(names, buffers, strict=True)]
+    return [_policy(name, buffer, own) for name, buffer in zip(names, buffers, strict=True)]
+
+
+def table_policy(plan: StepPlan) -> SlotPolicy:
+    """For req_to_token: the entries of a request's tokens may be read and none written."""
+    table = plan.runner.req_to_token_pool.req_to_token
+    own = []
+    for row in plan.rows:
+        first = row.live.row * table.shape[1]
+        own.append(_rows(table.numel(), row, range(first, first + row.prefix + row.count), ()))
+    return _policy("req_to_token", table.view(-1), own, unit="entry")
+
+
+def batch_of(plan: StepPlan) -> Batch:
+    """How a kernel's programs tell for which request of the step they work."""
+    names = ("req_pool_indices", "seq_lens", "extend_seq_lens", "extend_prefix_lens", "extend_start_loc")
+    arrays = (getattr(plan.forward_batch, name, None) for name in names)
+    return Batch(len(plan.rows), [array for array in arrays if array is not None])
+
+
+def _rows(size: int, row: RowPlan, readable: Sequence[int], writable: Sequence[int]) -> RequestRows:
+    masks = np.zeros((2, size), dtype=bool)
+    masks[0, list(readable)] = True
+    masks[1, list(writable)] = True
+    return RequestRows(row.live.request_id, masks[0], masks[1])
+
+
+def _policy(name: str, buffer: Any, own: Sequence[RequestRows], unit: str = "row") -> SlotPolicy:
+    """Any program may touch what some request may, and one whose request is known what that one may."""
+    nothing = np.zeros(len(buffer), dtype=bool)
+    readable = np.logical_or.reduce([nothing, *(rows.readable for rows in own)])
+    writable = np.logical_or.reduce([nothing, *(rows.writable for rows in own)])
+    return SlotPolicy(name, buffer, readable, writable, own, unit)

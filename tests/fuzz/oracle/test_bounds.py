@@ -18,7 +18,9 @@ def plan(*rows: tuple[list[int], int, int]) -> Any:
     """A step on a pool of two layers and 8 slots; each row is (slots, prefix, count)."""
     buffers = [torch.zeros(8, 1, 2) for _ in range(4)]
     pool = SimpleNamespace(k_buffer=buffers[:2], v_buffer=buffers[2:])
-    parts = tuple(RowPlan(SimpleNamespace(slots=slots), 0, count, prefix) for slots, prefix, count in rows)  # type: ignore[arg-type]
+    parts = tuple(
+        RowPlan(SimpleNamespace(slots=slots, request_id=0), 0, count, prefix) for slots, prefix, count in rows
+    )  # type: ignore[arg-type]
     return SimpleNamespace(mode="decode", runner=SimpleNamespace(token_to_kv_pool=pool), rows=parts)
 
 
