@@ -1,8 +1,9 @@
 """Mends arithmetic on bfloat16 in Triton's CPU interpreter, which adds, multiplies and compares the raw bits.
 
-Seen in Triton 3.7 to 3.9: bfloat16 is held as uint16, and only casts know. Here an operation widens to float32, computes
-and rounds to nearest even, once, as a GPU does; a sum rounds once at its end. What the interpreter does with every other
-type is left alone, casts too. tl.dot is mended by bfloat16_dot.
+Seen in Triton 3.7 to 3.9: bfloat16 is held as uint16, and only casts know, which cut a float32 off instead of rounding
+it. Here an operation widens to float32, computes and rounds to nearest even, once, as a GPU does; a sum rounds once at
+its end, and so does a cast. What the interpreter does with every other type is left alone. tl.dot is mended by
+bfloat16_dot.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ def install() -> None:
     module: Any = import_module("triton.runtime.interpreter")
     builder, reductions = module.InterpreterBuilder, module.ReduceOps
     stock_binary, stock_unary, stock_sum = builder.binary_op, builder.unary_op, reductions.sum
+    stock_cast = builder.cast_impl
     if getattr(stock_binary, "mended", False):
         return
     bfloat16, handle, tl = module.tl.bfloat16, module.TensorHandle, module.tl
@@ -34,6 +36,14 @@ def install() -> None:
             return stock_unary(self, argument, operation)
         return handle(narrow(operation(widen(argument.data))), bfloat16)
 
+    def cast_impl(self: Any, source: Any, kind: Any) -> Any:
+        before, after = source.dtype.scalar, kind.scalar
+        if before == tl.float32 and after == bfloat16:
+            return handle(narrow(source.data), bfloat16)
+        if before == bfloat16 and after == tl.float32:
+            return handle(widen(source.data), tl.float32)
+        return stock_cast(self, source, kind)
+
     def sum_(self: Any, operand: Any) -> Any:
         if operand.dtype != bfloat16:
             return stock_sum(self, operand)
@@ -43,7 +53,8 @@ def install() -> None:
         return tl.tensor(handle(narrow(total.handle.data), bfloat16), kind)
 
     binary_op.mended = True  # type: ignore[attr-defined]
-    builder.binary_op, builder.unary_op, reductions.sum = binary_op, unary_op, sum_
+    builder.binary_op, builder.unary_op, builder.cast_impl = binary_op, unary_op, cast_impl
+    reductions.sum = sum_
 
 
 def _as_float32(kind: Any, tl: Any) -> Any:
