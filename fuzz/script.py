@@ -140,7 +140,7 @@ def _exception(finding: Finding) -> dict[str, Any]:
         "attribute": _pair(owner, name) if "attribute" in finding.evidence else None,
         "breach": _pair(owner, name) if kind == "contract_breach" else None,
         "kind": kind,
-        "function": name,
+        "function": finding.evidence.get("reader", place).rpartition(".")[2],
     }
 
 

@@ -61,7 +61,10 @@ def judge(error: BaseException, supplied: tuple[type, ...] = ()) -> Judgement:
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", reader, _first_line(root) or reader, root)
     if isinstance(root, (AssertionError, ValueError)) and _first_line(root) and _says_unsupported(root):
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", reader, _first_line(root), root)
-    kind = type(root).__name__
+    kind, refused = type(root).__name__, _refused_call(root)
+    if refused:  # one caller calls many: the fault is told by what it cannot call so
+        title = f"{kind}: {_first_line(root)}, called by {reader}"
+        return _judgement(Verdict.BUG, "contract", kind, refused["name"], title, root, {"reader": reader})
     return _judgement(Verdict.BUG, "contract", kind, reader, f"{kind} in {reader}: {_first_line(root)}", root)
 
 
@@ -211,7 +214,7 @@ def _from_stand_in(error: BaseException) -> bool:
 
 def _called_stub(error: BaseException) -> str:
     """The function of ours whose signature a TypeError complains of, else ""."""
-    match = _CALL_REFUSED.match(str(error)) if isinstance(error, TypeError) else None
+    match = _refused_call(error)
     if match is None:
         return ""
     name, unexpected = match["name"], match["unexpected"]
@@ -228,6 +231,11 @@ def _called_stub(error: BaseException) -> str:
 _CALL_REFUSED = re.compile(
     r"(?P<name>[\w.<>]+)\(\) (missing|takes|got)( an unexpected keyword argument '(?P<unexpected>\w+)')?"
 )
+
+
+def _refused_call(error: BaseException) -> re.Match[str] | None:
+    """The function's qualified name, where a TypeError says that its signature does not take the call."""
+    return _CALL_REFUSED.match(str(error)) if isinstance(error, TypeError) else None
 
 
 def _within(module: ModuleType, name: str) -> Any:

@@ -59,7 +59,7 @@ def missing_attribute() -> Canned:
     extend = batch("EXTEND", [1], [0], [[1]])
     steps = (
         Step(0, "extend", Verdict.OK, 0.1, extend),
-        Step(0, "draft_extend", Verdict.OK, 0.1, extend),
+        Step(0, "draft_prefill", Verdict.OK, 0.1, extend),
         Step(1, "verify_chain_prefill", Verdict.BUG, 0.1, {}),
     )
     return program, finding, Trace(steps, (finding,), 0.3, "0.5.16")

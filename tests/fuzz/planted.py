@@ -61,6 +61,7 @@ def _refuse_a_keyword(honest: Callable[..., None]) -> Callable[..., Any]:
     def forward_decode(self: Any, q: Any, k: Any, v: Any, layer: Any, forward_batch: Any) -> Any:
         raise AssertionError("the call does not get here")
 
+    forward_decode.__qualname__ = honest.__qualname__
     return forward_decode
 
 

@@ -149,7 +149,7 @@ PLANTED = {
     "changed input": [("state/input_changed/TorchNativeAttnBackend.positions", 1)],
     "history": [("state/history_dependent/TorchNativeAttnBackend.output.decode", 2)],
     "nan": [("numeric/nan/TorchNativeAttnBackend.forward_decode", 1)],
-    "narrow signature": [("contract/TypeError/AttentionBackend.forward", 1)],
+    "narrow signature": [("contract/TypeError/TorchNativeAttnBackend.forward_decode", 1)],
     "foreign slot": [
         ("bounds/row_read/_fwd_grouped_kernel_stage1.K_Buffer", 1),
         ("bounds/row_read/_fwd_grouped_kernel_stage1.V_Buffer", 1),

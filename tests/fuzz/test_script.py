@@ -93,10 +93,19 @@ def test_a_fault_that_no_script_can_show_is_refused() -> None:
         write_script(program, foreign, trace, PROVENANCE)
 
 
-def test_a_fault_of_a_draft_step_is_refused() -> None:
+@pytest.mark.parametrize("mode", ["draft_prefill", "draft_extend"])
+def test_a_fault_of_a_draft_step_is_refused(mode: str) -> None:
     program, finding, trace = missing_attribute()
     with pytest.raises(ScriptError, match="draft model"):
-        write_script(program, replace(finding, mode="draft_extend"), trace, PROVENANCE)
+        write_script(program, replace(finding, mode=mode), trace, PROVENANCE)
+
+
+def test_a_refused_call_is_known_by_the_function_that_made_it() -> None:
+    program, finding, trace = kernel_error()
+    refused = Signature("contract", "TypeError", "TritonAttnBackend.forward_decode")
+    finding = replace(finding, signature=refused, evidence={"reader": "AttentionBackend.forward"})
+    text = write_script(program, finding, trace, PROVENANCE)
+    assert 'return type(error).__name__ == "TypeError" and names[-1:] == ["forward"]' in text
 
 
 def test_an_idle_step_plans_no_metadata() -> None:

@@ -268,11 +268,18 @@ def test_sglangs_own_function_of_the_same_name_is_a_bug(target: Any) -> None:
 
     get_scheduler_metadata.__qualname__ = "get_scheduler_metadata"
     judgement = judged(target.call, get_scheduler_metadata, 1, cu_seqlens_q=None)
-    assert summary(judgement) == ("bug", "contract/TypeError/call")
+    assert summary(judgement) == ("bug", "contract/TypeError/get_scheduler_metadata")
 
 
 def test_function_of_sglang_that_refuses_a_call_is_a_bug(target: Any) -> None:
-    assert summary(judged(target.call, target.build_input, 1, 2)) == ("bug", "contract/TypeError/call")
+    judgement = judged(target.call, target.build_input, 1, 2)
+    assert summary(judgement) == ("bug", "contract/TypeError/build_input")
+    assert judgement.evidence["reader"] == "call"
+
+
+def test_type_error_that_is_no_refused_call_is_placed_where_it_was_raised(target: Any) -> None:
+    judgement = judged(target.raise_it, TypeError("unsupported operand type(s) for +: 'int' and 'NoneType'"))
+    assert summary(judgement) == ("bug", "contract/TypeError/raise_it")
 
 
 def test_call_outside_a_closed_kernels_contract_is_a_bug_in_bounds(target: Any) -> None:
