@@ -188,6 +188,7 @@ def test_retracted_request_begins_anew() -> None:
     extend(target, RowInput(0, 3), value=10)
     target.retract([0])
     assert (target.live, target.retracted) == ({}, {0})
+    assert target.slots.allocator.free_pages[-3:].tolist() == [1, 2, 3]
     (plan,) = extend(target, RowInput(0, 4), value=20)
     assert (plan.mode, rows(plan), plan.batch["slots"]) == ("extend", [(0, 0, 4, 0)], [[4, 5, 6, 7]])
     assert (history(target, 0), target.retracted) == ([20, 21, 22, 23], set())
