@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fuzz.choice import Choices, Seeded
 from fuzz.ledger import InvalidOp, Ledger, State, accept_max, input_max
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
-from fuzz.worlds import PAGE_SIZES, draw_world, page_sizes_for
+from fuzz.worlds import PAGE_SIZES, SHAPES, draw_world, modes_of, page_sizes_for
 from stubs.world import World
 
 # Interpreted kernels cost per token: some 200 tokens keep a program below a second or two.
@@ -29,7 +29,8 @@ class Limits:
 
     ``pairs`` are spelled PREFILL:DECODE. ``twins`` lets both halves have one name, which SGLang never assembles
     itself. ``page_sizes`` maps a backend name to the sizes it takes,
-    ``speculative`` a pair to the modes it verifies in, with each mode's most draft steps (None: no limit known).
+    ``speculative`` a pair to the modes it verifies in, with each mode's most draft steps (None: no limit known),
+    ``shapes`` the kinds of world.
     ``worlds``, where given, are taken as they are
     (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
     ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
@@ -45,6 +46,7 @@ class Limits:
     twins: bool = False
     page_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     speculative: Mapping[str, Mapping[str, int]] | None = None
+    shapes: tuple[str, ...] = SHAPES
     worlds: tuple[World, ...] = ()
     row_overflow: bool = False
 
@@ -69,8 +71,25 @@ class Limits:
 
 
 def program_for(seed: int, limits: Limits) -> Program:
-    """The program that ``seed`` stands for under ``limits``."""
-    return generate(Seeded(seed), limits)
+    """The program that ``seed`` stands for under ``limits``.
+
+    Seeds in a row go round the pairs, and round the kinds of world that each pair runs, so that even a short campaign
+    leaves none out.
+    """
+    return generate(Seeded(seed), _stratum(seed, limits))
+
+
+def _stratum(seed: int, limits: Limits) -> Limits:
+    """``limits`` narrowed to one pair and one kind of world, by turns."""
+    if limits.worlds:
+        return limits
+    turn, place = divmod(seed, len(limits.pairs))
+    pair = limits.pairs[place]
+    modes = modes_of(pair, limits.speculative)
+    kinds = [(shape, {mode: steps}) for mode, steps in modes.items() for shape in limits.shapes] or [("plain", {})]
+    # Shifted by the pair's place: neighbours in a round are of different kinds.
+    shape, mode = kinds[(turn + place) % len(kinds)]
+    return replace(limits, pairs=(pair,), speculative={pair: mode}, shapes=(shape,))
 
 
 def generate(choices: Choices, limits: Limits) -> Program:
@@ -81,7 +100,9 @@ def generate(choices: Choices, limits: Limits) -> Program:
         world = choices.pick(limits.worlds)
     else:
         pair = choices.pick(limits.pairs)
-        world = draw_world(choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative)
+        world = draw_world(
+            choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative, limits.shapes
+        )
     drawer = _Drawer(choices, world, limits)
     return Program(world=world, ops=drawer.ops(), seed=seed)
 

@@ -177,6 +177,17 @@ def renumber(program: Program) -> Iterator[Program]:
 
 
 # Big cuts first, so that the small ones work on little; the world after the ops, for it re-runs them all.
+def order_requests(program: Program) -> Iterator[Program]:
+    """An op's requests in rising order; a verify's accepts stay in their places, or go with their requests."""
+    for index, op in enumerate(program.ops):
+        if not isinstance(op, (Mixed, Decode, Verify, Finish, Retract)) or list(op.requests) == sorted(op.requests):
+            continue
+        yield with_op(program, index, replace(op, requests=tuple(sorted(op.requests))))
+        if isinstance(op, Verify):
+            requests, accepts = zip(*sorted(zip(op.requests, op.accepts, strict=True)), strict=True)
+            yield with_op(program, index, replace(op, requests=requests, accepts=accepts))
+
+
 PASSES: tuple[Pass, ...] = (
     drop_trailing_ops,
     drop_op_ranges,
@@ -192,6 +203,7 @@ PASSES: tuple[Pass, ...] = (
     plain_world,
     zero_seed,
     renumber,
+    order_requests,
 )
 
 _SPEC = ("spec_algorithm", "spec_mode", "spec_steps", "spec_topk", "spec_draft_tokens")

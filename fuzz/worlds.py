@@ -22,6 +22,15 @@ def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tupl
     return tuple(size for size in page_sizes.get(prefill, PAGE_SIZES) if size in theirs)
 
 
+# Without drafts, with drafts of one branch, with drafts of several.
+SHAPES = ("plain", "chain", "tree")
+
+
+def modes_of(pair: str, speculative: Mapping[str, Mapping[str, int]] | None) -> Mapping[str, int]:
+    """The speculative attention modes of ``pair`` and the most draft steps of each."""
+    return dict.fromkeys(SPEC_MODES, SPEC_STEPS_MAX) if speculative is None else speculative.get(pair, {})
+
+
 def draw_world(
     choices: Choices,
     pair: str,
@@ -29,10 +38,12 @@ def draw_world(
     device: str,
     page_sizes: Mapping[str, tuple[int, ...]],
     speculative: Mapping[str, Mapping[str, int]] | None = None,
+    shapes: tuple[str, ...] = SHAPES,
 ) -> World:
     """A world for ``pair`` that passes ``World.check`` and whose pool holds one longest request at the least.
 
     ``speculative`` maps a pair to the modes it verifies in and each mode's most draft steps; None allows all.
+    ``shapes`` are the kinds of world to draw from; a pair that verifies in no mode is always plain.
     """
     prefill, _, decode = pair.partition(":")
     num_heads, num_kv_heads = choices.pick(HEADS)
@@ -57,12 +68,13 @@ def draw_world(
         sliding_window=_draw_window(choices, page_size) if choices.chance(1, 4) else 0,
         logit_cap=30 if choices.chance(1, 8) else 0,
     )
-    modes = dict.fromkeys(SPEC_MODES, SPEC_STEPS_MAX) if speculative is None else speculative.get(pair, {})
+    modes = modes_of(pair, speculative)
+    shape = choices.pick(shapes) if modes else "plain"
     if runner == "real":
         # Pinned: the tiny Llama of the real runner has no window and no cap on its logits.
         world = replace(world, sliding_window=0, logit_cap=0)
-    if modes and choices.chance(5, 8):
-        world = _draw_speculative(choices, world, modes, single_slot_pages=1 in sizes)
+    if shape != "plain":
+        world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
     return replace(world, max_total_tokens=_draw_pool(choices, world))
 
 
@@ -71,11 +83,13 @@ def _draw_window(choices: Choices, page_size: int) -> int:
     return choices.pick([size for size in (page_size, page_size + 1, page_size - 1, 3, 5, 8) if size > 0])
 
 
-def _draw_speculative(choices: Choices, world: World, modes: Mapping[str, int], *, single_slot_pages: bool) -> World:
+def _draw_speculative(
+    choices: Choices, world: World, modes: Mapping[str, int], *, is_tree: bool, single_slot_pages: bool
+) -> World:
     """``world`` with EAGLE. Trees mostly get page size 1, where that may be: few backends serve them on larger pages."""
     mode = choices.pick(tuple(modes))
     steps = choices.integer(1, modes[mode])
-    topk = choices.pick((1, 1, 2, 3))
+    topk = choices.pick((2, 3)) if is_tree else 1
     draft_tokens = steps + 1
     if topk > 1:
         # The tree's root and candidates (World.check has the formula); 8 rows are enough to branch twice.

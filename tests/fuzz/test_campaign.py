@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from fuzz.launch import ROOT
 from fuzz.process import Ready
 from fuzz.program import Extend, Program, Row, parse
 from fuzz.record import Record
+from fuzz.repro import read_repro
 from fuzz.store import StoreError
 from fuzz.targets import TargetError
 from stubs.world import World
@@ -92,15 +92,6 @@ def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOp
     return make
 
 
-@pytest.fixture(autouse=True)
-def script_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script writer of one line, so that these tests do not depend on how scripts look."""
-    writer = SimpleNamespace(
-        write_script=lambda program, finding, provenance: f"SIGNATURE = {str(finding.signature)!r}\n"
-    )
-    monkeypatch.setitem(sys.modules, "fuzz.script", writer)  # type: ignore[arg-type]
-
-
 def records(out: Path) -> list[Record]:
     return [Record.from_line(line) for path in sorted(out.glob("records-*")) for line in path.read_text().splitlines()]
 
@@ -137,7 +128,9 @@ def test_bug_is_confirmed_shrunk_and_saved(options: Any, tmp_path: Path) -> None
     assert finding["count"] == sum(record.verdict == "bug" for record in records(result.out)) > 1
     script = tmp_path / "repros" / "contract-KeyError-Backend_forward_decode-d006b7aa.py"
     assert result.scripts == (script,)
-    assert script.read_text() == "SIGNATURE = 'contract/KeyError/Backend.forward_decode'\n"
+    saved = read_repro(script)
+    assert (str(saved.signature), saved.program.text) == (finding["signature"], finding["program"])
+    assert script.read_text().splitlines()[0] == '"""KeyError at Backend.forward_decode'
 
 
 def test_shrinking_can_be_left_out(options: Any) -> None:

@@ -31,7 +31,7 @@ def modes(program: Program) -> list[str]:
         if isinstance(op, Extend):
             cut = any(row.more or row.request in chunked for row in rows)
             found.append("extend_chunked" if cut else "extend_prefix" if any(row.cached for row in rows) else "extend")
-            found += ["draft_extend"] * program.world.is_speculative
+            found += ["draft_prefill"] * program.world.is_speculative
         elif isinstance(op, Verify):
             shape = "chain" if program.world.spec_topk == 1 else "tree"
             found.append(f"verify_{shape}_{program.world.spec_mode}")

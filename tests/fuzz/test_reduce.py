@@ -153,3 +153,13 @@ def test_every_pass_stands_in_the_tuple_once() -> None:
         "zero_seed",
         "renumber",
     ]
+
+
+def test_requests_are_put_in_order_with_and_without_their_accepts() -> None:
+    world = World(spec_algorithm="EAGLE", spec_steps=1, spec_topk=1, spec_draft_tokens=2)
+    verify = Program(world, (Verify((1, 0), (1, 2)),))
+    assert [candidate.ops for candidate in reduce.order_requests(verify)] == [
+        (Verify((0, 1), (1, 2)),),
+        (Verify((0, 1), (2, 1)),),
+    ]
+    assert list(reduce.order_requests(Program(world, (Verify((0, 1), (1, 2)),)))) == []
