@@ -152,6 +152,7 @@ def test_every_pass_stands_in_the_tuple_once() -> None:
         "plain_world",
         "zero_seed",
         "renumber",
+        "order_requests",
     ]
 
 
