@@ -44,6 +44,7 @@ class Checker:
         self.kernel = ""
         self.names: dict[int, list[str]] = {}  # by id; one tensor may be several arguments
         self.regions: dict[int, Region] = {}
+        self.sizes: dict[str, int] = {}  # by the name of the pointer's type
         self.stock: dict[str, Any] = {}
 
     # ---- launches
@@ -131,13 +132,14 @@ class Checker:
         self.log.accesses += 1
         if data.size == 0:
             return data, mask
-        region = self.regions.get(data.item(0) >> 48)
-        if region is None:
+        first = data.item(0)
+        region = self.regions.get(first >> 48)
+        limit = region and region.limits.get(self._size(pointers.dtype))
+        if region is None or limit is None:
             return self._check_mixed(pointers, mask, access)
-        limit = region.limits.get(_bytes(pointers.dtype))
+        if data.size == 1 and region.plain and region.virtual <= first <= region.virtual + limit.item():
+            return data + region.shift, mask
         offset = data - region.base
-        if limit is None:
-            return self._check_mixed(pointers, mask, access)
         inside = offset <= limit
         if not inside.all() and (mask & ~inside).any():
             return self._check_mixed(pointers, mask, access)
@@ -145,10 +147,17 @@ class Checker:
             self._check_rules(region, offset.view(np.int64), mask, access)
         return offset + region.real, mask
 
+    def _size(self, dtype: Any) -> int:
+        """Bytes that one lane of a pointer of this type touches."""
+        size = self.sizes.get(dtype.name)
+        if size is None:
+            size = self.sizes[dtype.name] = _bytes(dtype)
+        return size
+
     def _check_mixed(self, pointers: Any, mask: NDArray[np.bool_], access: str) -> tuple[Any, NDArray[np.bool_]]:
         """The same lane by lane: several arguments in one access, or a lane that is wrong."""
         data = np.asarray(pointers.data)
-        size = _bytes(pointers.dtype)
+        size = self._size(pointers.dtype)
         mask = np.broadcast_to(mask, data.shape)
         real, safe = data.copy(), mask.copy()
         tags = data >> np.uint64(48)
@@ -268,7 +277,6 @@ class Checker:
 
 
 def _bytes(dtype: Any) -> int:
-    """Bytes that one lane of a pointer of this type touches."""
     while hasattr(dtype, "element_ty"):
         dtype = dtype.element_ty
     return max(1, int(dtype.primitive_bitwidth) // 8)

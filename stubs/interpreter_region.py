@@ -32,6 +32,9 @@ class Region:
         self.virtual = TOP | tag << 48 | _MIDDLE + (self.address & 0xFFF)  # alignment is kept
         self.base = np.uint64(self.virtual)
         self.real = np.uint64(self.address)
+        self.shift = np.uint64(
+            (self.address - self.virtual) % (1 << 64)
+        )  # from virtual to real, by an addition that wraps
         self.limits = {size: np.uint64(self.end - size) for size in (1, 2, 4, 8) if size <= self.end}
         self.dims = [] if empty or self.extent == tensor.numel() else _nested(self.shape, self.stride)
         self.policies = [policy for policy in policies if _overlap(self, policy.buffer)]
