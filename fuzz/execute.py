@@ -221,7 +221,8 @@ class _Run:
     def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Layer inputs of step ``number``, normal, from the program's seed, the step and the layer alone.
 
-        q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many shows.
+        In float32 q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many
+        shows. Narrower dtypes round products of q and k, so that their error would grow with q beyond the tolerance.
         """
 
         def draw(layer: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -231,7 +232,7 @@ class _Run:
             dtype = sglang.DTYPES[world.dtype]
             widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
             q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
-            return Q_SCALE * q, k, v
+            return q * (Q_SCALE if world.dtype == "float32" else 1), k, v
 
         return draw
 
