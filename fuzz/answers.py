@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fuzz import doctor
 from fuzz.audit import AuditReport
+from fuzz.bench import Result, by_oracle
 from fuzz.comparison import Cell, CompareResult
 from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
@@ -22,6 +23,7 @@ COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
 TITLE_COLUMNS = 90  # the signature tells the rest
+FAULT_COLUMNS = 32  # of a mutant's text: its diff has all of it
 
 
 def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, Any]:
@@ -149,6 +151,34 @@ def audit_headline(report: AuditReport) -> str:
     return f"{gaps}, {len(report.rows)} rows" + (f", {left} of them not shown (--json has all)" if left > 0 else "")
 
 
+def bench_table(results: Sequence[Result]) -> Table:
+    table = _table("", "", "place", "fault", "before", "after", "shown by", "s", "programs")
+    for result in results:
+        mutant = result.mutant
+        table.add_row(
+            Text(str(result.number)),
+            Text(result.state, "green" if result.state == "detected" else "red"),
+            Text(f"{mutant.file.rsplit('/', 1)[-1]}:{mutant.line}"),
+            Text(mutant.operator),
+            Text(_short(mutant.before, FAULT_COLUMNS)),
+            Text(_short(mutant.after, FAULT_COLUMNS)),
+            Text(result.signature or ", ".join(result.noticed) or "–"),
+            Text(f"{result.seconds:.0f}"),
+            Text(str(result.programs)),
+        )
+    return table
+
+
+def bench_headline(results: Sequence[Result]) -> str:
+    """How many were detected of those that still imported, and by which oracle."""
+    tried = [result for result in results if result.state != "stillborn"]
+    counts = by_oracle(results)
+    oracles = ", ".join(f"{oracle} {count}" for oracle, count in counts.items())
+    line = f"{sum(counts.values())} of {len(tried)} mutants detected" + (f" ({oracles})" if oracles else "")
+    stillborn = len(results) - len(tried)
+    return line + (f"; {stillborn} more did not import" if stillborn else "")
+
+
 def _state(cell: Cell) -> Text:
     return Text().append(cell.state, STYLES.get(cell.state, ""))
 
@@ -169,6 +199,6 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _short(text: str) -> str:
+def _short(text: str, columns: int = TITLE_COLUMNS) -> str:
     line = _line(text)
-    return line if len(line) <= TITLE_COLUMNS else line[: TITLE_COLUMNS - 1] + "…"
+    return line if len(line) <= columns else line[: columns - 1] + "…"

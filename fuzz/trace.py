@@ -68,7 +68,13 @@ class Trace:
     def to_json(self) -> dict[str, Any]:
         return {
             "steps": [
-                {"op_index": s.op_index, "mode": s.mode, "verdict": s.verdict.value, "seconds": s.seconds, "batch": s.batch}
+                {
+                    "op_index": s.op_index,
+                    "mode": s.mode,
+                    "verdict": s.verdict.value,
+                    "seconds": s.seconds,
+                    "batch": s.batch,
+                }
                 for s in self.steps
             ],
             "findings": [finding.to_json() for finding in self.findings],

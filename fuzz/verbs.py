@@ -14,6 +14,8 @@ from fuzz import answers, arguments, revisions
 from fuzz.answers import COULD_NOT_RUN
 from fuzz.audit import audit as read_audit
 from fuzz.audit import write_test as write_test_file
+from fuzz.bench import BenchOptions, by_oracle
+from fuzz.bench import bench as run_bench
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
 from fuzz.display import Display, console
 from fuzz.doctor import diagnose
@@ -282,4 +284,40 @@ def report(folder: Path, as_json: bool) -> int:
         _print_json({"reports": [str(path) for path in paths]})
     else:
         click.echo("\n".join(str(path) for path in paths))
+    return 0
+
+
+@cli.command(cls=arguments.Verb)
+@arguments.target_option("pypi:0.5.23", "SGLang to put faults into.  [default: pypi:0.5.23]")
+@click.option("--mutants", metavar="N", type=click.IntRange(min=1), required=True, help="How many faults to try.")
+@click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seconds",
+    metavar="N",
+    type=click.FloatRange(min=0, min_open=True),
+    default=SECONDS,
+    show_default=True,
+    help="Of campaign for each, from when it is imported.",
+)
+@arguments.pair_option
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Results, and the copies.  [default: reports/out/...]"
+)
+@arguments.python_option
+@arguments.json_option
+def bench(target: str, out: Path | None, as_json: bool, **chosen: Any) -> int:
+    """Put random one-token faults into a copy of a release; how many does a short campaign detect, and what does?
+
+    Exit status: 0 if it could run, whatever it found.
+    """
+    options = BenchOptions(target=target, out=out or arguments.out_folder(f"bench-{target}"), **chosen)
+    with Display(console(stderr=True)) as display:
+        results = run_bench(options, display.phase)
+    if as_json:
+        _print_json({"by_oracle": by_oracle(results), "mutants": [result.to_json() for result in results]})
+    else:
+        console().print(answers.bench_table(results))
+        for survivor in (result for result in results if result.state == "survived"):
+            click.echo(f"\nmutant {survivor.number} survived:\n{survivor.diff}")
+        click.echo(answers.bench_headline(results))
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import verbs
+from fuzz import bench, verbs
 from fuzz.__main__ import main
 from fuzz.audit import AuditReport, Reader
 from fuzz.audit import Row as AuditRow
@@ -20,6 +20,7 @@ from fuzz.comparison import Cell, CompareResult, Row
 from fuzz.confirm import Confirmed
 from fuzz.doctor import Backend, Part, Report
 from fuzz.finding import Finding, Signature, Verdict
+from fuzz.mutants import Mutant
 from fuzz.process import WorkerError
 from fuzz.program import Decode, Extend, Program, ProgramError, parse
 from fuzz.program import Row as ExtendRow
@@ -214,7 +215,7 @@ def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
     listed = [line.split()[0] for line in out[out.index("Commands:") :].splitlines()[1:] if line]
-    assert listed == ["audit", "compare", "doctor", "replay", "report", "run", "shrink"]
+    assert listed == ["audit", "bench", "compare", "doctor", "replay", "report", "run", "shrink"]
 
 
 def test_run_hands_its_options_on(campaign: Campaign) -> None:
@@ -536,3 +537,53 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 def test_the_command_line_starts_without(module: str) -> None:
     code = f"import sys, fuzz.__main__; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def bench_results() -> list[bench.Result]:
+    mutant = Mutant("sglang/a.py", 7, "f", "comparison", 0, 5, "a < b", "a <= b")
+    survived = bench.Result(0, mutant, "survived", "", "", 60.0, 90, (), "-a < b\n+a <= b")
+    detected = replace(survived, number=1, state="detected", signature="numeric/wrong_output/A.b", seconds=2.0)
+    return [survived, detected]
+
+
+def test_bench_prints_a_table_and_the_survivors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verbs, "run_bench", lambda options, say: bench_results())
+    assert main(["bench", "--mutants", "2", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "mutant 0 survived:\n-a < b\n+a <= b\n" in out
+    assert out.endswith("1 of 2 mutants detected (numeric 1)\n")
+
+
+def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[bench.BenchOptions] = []
+
+    def remember(options: bench.BenchOptions, say: bench.Say) -> list[bench.Result]:
+        seen.append(options)
+        return []
+
+    monkeypatch.setattr(verbs, "run_bench", remember)
+    words = [
+        "--target",
+        "path:x",
+        "--mutants",
+        "3",
+        "--seed",
+        "4",
+        "--seconds",
+        "5",
+        "--pair",
+        "triton:fa3",
+        "fa3:triton",
+    ]
+    assert main(["bench", *words, "--out", str(tmp_path)]) == 0
+    assert seen == [bench.BenchOptions("path:x", tmp_path, sys.executable, 3, 4, 5.0, ("triton:fa3", "fa3:triton"))]
+
+
+def test_bench_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setattr(verbs, "run_bench", lambda options, say: bench_results())
+    assert main(["bench", "--mutants", "2", "--out", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["by_oracle"] == {"numeric": 1}
+    assert [mutant["state"] for mutant in answer["mutants"]] == ["survived", "detected"]
