@@ -18,6 +18,8 @@ from itertools import product
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
+import numpy as np
+
 from stubs.interpreter_bounds import Checker
 from stubs.interpreter_log import Batch, Log, SlotPolicy
 from stubs.interpreter_replay import Replayer
@@ -89,9 +91,11 @@ def install() -> Callable[[], None]:
     module: Any = interpreter_module()
     builder, semantic = module.interpreter_builder, module.interpreter_semantic
     function, executor = module.InterpretedFunction, module.GridExecutor
-    stock = (function.__call__, executor.__init__, executor.__call__, builder.options, module._get_np_dtype)
+    stock = (function.__call__, executor.__init__, executor.__call__, builder.options)
+    names = (module._get_np_dtype, module._implicit_cvt)
 
     module._get_np_dtype = _by_name(module._get_np_dtype)
+    module._implicit_cvt = _convert(module, module._implicit_cvt)
     scope = _patch_language(module)
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
     function.__call__ = _device_call(module)
@@ -100,7 +104,8 @@ def install() -> Callable[[], None]:
     semantic.to_tensor = _to_tensor(semantic.to_tensor, module.tl.tensor)
 
     def undo() -> None:
-        function.__call__, executor.__init__, executor.__call__, builder.options, module._get_np_dtype = stock
+        function.__call__, executor.__init__, executor.__call__, builder.options = stock
+        module._get_np_dtype, module._implicit_cvt = names
         del semantic.to_tensor
         scope.restore()
         _PROCESS.undo = None
@@ -140,6 +145,29 @@ def _by_name(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return found
 
     return get_numpy_dtype
+
+
+def _convert(module: Any, stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """_implicit_cvt, the types of common arguments remembered: pointers by dtype, and integers of 32 bits."""
+    handle, tensor = module.TensorHandle, module.tl.tensor
+    types: dict[Any, Any] = {}
+
+    def convert(argument: Any) -> Any:
+        kind = type(argument)
+        if kind is int and -(1 << 31) <= argument < 1 << 31:
+            key, data = int, np.array([argument], dtype=np.int32)
+        elif hasattr(argument, "data_ptr"):
+            key, data = (kind, argument.dtype), np.array([argument.data_ptr()], dtype=np.uint64)
+        else:
+            return stock(argument)
+        known = types.get(key)
+        if known is None:
+            converted = stock(argument)
+            types[key] = converted.type
+            return converted
+        return tensor(handle(data, known), known)
+
+    return convert
 
 
 def _device_call(module: Any) -> Callable[..., Any]:
@@ -192,19 +220,19 @@ def _on_host(value: Any) -> bool:
 
 def _launch(module: Any, stock: Callable[..., None]) -> Callable[..., None]:
     """GridExecutor.__call__ for arguments that are in host memory; others take stock's way, unchecked."""
-    parameters: dict[Any, frozenset[str]] = {}
+    parameters: dict[Any, dict[str, inspect.Parameter]] = {}
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> None:
         if not all(_on_host(value) for value in (*args, *kwargs.values())):
             stock(self, *args, **kwargs)
             return
-        names = parameters.get(self.fn)
-        if names is None:
-            names = parameters[self.fn] = frozenset(inspect.signature(self.fn).parameters)
-        kwargs = {name: value for name, value in kwargs.items() if name in names}
+        known = parameters.get(self.fn)
+        if known is None:
+            known = parameters[self.fn] = dict(inspect.signature(self.fn).parameters)
+        kwargs = {name: value for name, value in kwargs.items() if name in known}
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        given = inspect.getcallargs(self.fn, *args, **kwargs)
+        given = _call_arguments(self.fn, known, args, kwargs)
         listener = _PROCESS.listener
         if listener is None:
             _run(module, self, given)
@@ -216,6 +244,21 @@ def _launch(module: Any, stock: Callable[..., None]) -> Callable[..., None]:
             listener.finished()
 
     return launch
+
+
+def _call_arguments(
+    function: Any, parameters: dict[str, inspect.Parameter], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """inspect.getcallargs, which reads the signature anew at each call, for what it would not refuse."""
+    given = {name: parameter.default for name, parameter in parameters.items()}
+    places = list(given)[: len(args)]
+    if len(args) > len(given) or any(name in kwargs for name in places):
+        return inspect.getcallargs(function, *args, **kwargs)
+    given.update(zip(places, args, strict=True))
+    given.update(kwargs)
+    if any(value is inspect.Parameter.empty for value in given.values()):
+        return inspect.getcallargs(function, *args, **kwargs)
+    return given
 
 
 def _run(module: Any, executor: Any, given: dict[str, Any]) -> None:

@@ -134,7 +134,7 @@ class Checker:
             return data, mask
         first = data.item(0)
         region = self.regions.get(first >> 48)
-        limit = region and region.limits.get(self._size(pointers.dtype))
+        limit = region and region.limit(self._size(pointers.dtype))
         if region is None or limit is None:
             return self._check_mixed(pointers, mask, access)
         if data.size == 1 and region.plain and region.virtual <= first <= region.virtual + limit.item():
@@ -145,7 +145,7 @@ class Checker:
             return self._check_mixed(pointers, mask, access)
         if not region.plain:
             self._check_rules(region, offset.view(np.int64), mask, access)
-        return offset + region.real, mask
+        return data + region.shift, mask
 
     def _size(self, dtype: Any) -> int:
         """Bytes that one lane of a pointer of this type touches."""

@@ -25,22 +25,30 @@ class Region:
         storage = tensor.untyped_storage()
         self.storage_start = storage.data_ptr() - self.address  # in bytes from element 0, like every offset below
         self.storage_end = self.storage_start + storage.nbytes()
-        empty = tensor.numel() == 0
-        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.stride, strict=True))
-        self.extent = 0 if empty else 1 + steps
+        numel, self.extent = 1, 1
+        for size, stride in zip(self.shape, self.stride, strict=True):
+            numel *= size
+            self.extent += (size - 1) * stride
+        if not numel:
+            self.extent = 0
         self.end = self.extent * self.item
         self.virtual = TOP | tag << 48 | _MIDDLE + (self.address & 0xFFF)  # alignment is kept
         self.base = np.uint64(self.virtual)
-        self.real = np.uint64(self.address)
-        self.shift = np.uint64(
-            (self.address - self.virtual) % (1 << 64)
-        )  # from virtual to real, by an addition that wraps
-        self.limits = {size: np.uint64(self.end - size) for size in (1, 2, 4, 8) if size <= self.end}
-        self.dims = [] if empty or self.extent == tensor.numel() else _nested(self.shape, self.stride)
+        # From virtual to real, by an addition that wraps.
+        self.shift = np.uint64((self.address - self.virtual) % (1 << 64))
+        self.dims = [] if self.extent == numel else _nested(self.shape, self.stride)
         self.policies = [policy for policy in policies if _overlap(self, policy.buffer)]
         self.clue = clue  # what loads of single elements tell about the request
         self.unwritten = uninitialised.unwritten(tensor, self.extent)
         self.plain = not (self.dims or self.policies or self.clue or self.unwritten)
+        self._limits: dict[int, Any] = {}
+
+    def limit(self, size: int) -> Any:
+        """The greatest offset at which ``size`` bytes lie within the tensor, as uint64; None if there is none."""
+        found = self._limits.get(size)
+        if found is None and size <= self.end:
+            found = self._limits[size] = np.uint64(self.end - size)
+        return found
 
 
 def _nested(shape: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, int]]:
