@@ -7,20 +7,25 @@ campaign of the same programs, and not when that very program is run on it.
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fuzz.campaign import SEED_STRIDE
 from fuzz.confirm import bugs, shown_in
+from fuzz.finding import Signature
 from fuzz.generate import Limits, program_for
 from fuzz.launch import WorkerOptions
 from fuzz.mutants import Mutant, choose
 from fuzz.order import CampaignError, CampaignOptions
 from fuzz.process import WorkerError, WorkerProcess
+from fuzz.program import Program
 from fuzz.scratch import lay_out
 from fuzz.store import make_folder, write_whole
 from fuzz.targets import Target, TargetError, open_target
@@ -51,6 +56,7 @@ class BenchOptions:
     executor: str = EXECUTOR
     watching: str = WATCHING
     watched: int = WATCHED
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +117,33 @@ def bench(options: BenchOptions, say: Say) -> list[Result]:
         baseline = _baseline(options, folder, say)
         mutants = choose(folder, baseline.executed, options.mutants, options.seed)
         done = _earlier(options, mutants)
-        with _worker(options, target, "release", options.executor) as release:
-            for number, mutant in enumerate(mutants):
-                if number in done:
-                    continue
-                say(f"mutant {number + 1} of {len(mutants)}: {mutant.operator} in {mutant.place}")
-                done[number] = _Trial(options, baseline, release, number, mutant).run(folder)
+        with _Release(options, target) as release:
+            trials = [
+                _Trial(options, baseline, release, number, mutant)
+                for number, mutant in enumerate(mutants)
+                if number not in done
+            ]
+            for result in _side_by_side(trials, folder, options, release.stop):
+                done[result.number] = result
+                say(
+                    f"{len(done)} of {len(mutants)} mutants tried, {sum(by_oracle(list(done.values())).values())} detected"
+                )
                 with (options.out / RESULTS).open("a") as file:
-                    file.write(json.dumps(done[number].to_json()) + "\n")
+                    file.write(json.dumps(result.to_json()) + "\n")
     return [done[number] for number in sorted(done)]
+
+
+def _side_by_side(
+    trials: Sequence[_Trial], folder: Path, options: BenchOptions, stop: threading.Event
+) -> Iterator[Result]:
+    """Results as they come. Whatever ends it early ends the trials under way as well."""
+    with ThreadPoolExecutor(options.workers) as pool:
+        try:
+            for future in as_completed([pool.submit(trial.run, folder) for trial in trials]):
+                yield future.result()
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def by_oracle(results: Sequence[Result]) -> dict[str, int]:
@@ -128,15 +152,6 @@ def by_oracle(results: Sequence[Result]) -> dict[str, int]:
     return {
         oracle: oracles.count(oracle) for oracle in sorted(set(oracles), key=lambda name: (-oracles.count(name), name))
     }
-
-
-@contextmanager
-def _worker(options: BenchOptions, target: Target, name: str, executor: str) -> Iterator[WorkerProcess]:
-    """A worker on ``target``, launched when it is first needed."""
-    out = options.out / name
-    make_folder(out)
-    with closing(WorkerProcess(WorkerOptions(options.python, target.folder, out, executor=executor))) as worker:
-        yield worker
 
 
 def _baseline(options: BenchOptions, folder: Path, say: Say) -> Baseline:
@@ -149,7 +164,9 @@ def _baseline(options: BenchOptions, folder: Path, say: Say) -> Baseline:
             raise CampaignError(f"{path} is of another bench; give this one another --out")
         return Baseline(**{**data, "pairs": tuple(data["pairs"]), "signatures": tuple(data["signatures"])})
     say("running the release itself, to learn which lines run and what it shows")
-    with open_target(f"path:{folder}") as target, _worker(options, target, "watched", options.watching) as worker:
+    notes = options.out / "watched"
+    make_folder(notes)
+    with closing(WorkerProcess(WorkerOptions(options.python, folder, notes, executor=options.watching))) as worker:
         worker.launch()
         worker.wait_ready()
         campaign = CampaignOptions(options.target, options.out, options.out, options.python, options.pairs)
@@ -159,7 +176,7 @@ def _baseline(options: BenchOptions, folder: Path, say: Say) -> Baseline:
         for index in range(options.watched):
             trace = worker.run(program_for(_seed(options, index), limits), PROGRAM_SECONDS)
             signatures.update(str(finding.signature) for finding in trace.findings)
-        executed = _executed(worker.options.out, folder)
+        executed = _executed(notes, folder)
     baseline = Baseline(pairs, dict(limits.speculative or {}), executed, tuple(sorted(signatures)))  # type: ignore[arg-type]
     write_whole(path, json.dumps({"asked": asked, **asdict(baseline)}) + "\n")
     return baseline
@@ -192,11 +209,32 @@ def _earlier(options: BenchOptions, mutants: list[Mutant]) -> dict[int, Result]:
     }
 
 
+class _Release:
+    """The release itself, in a worker that starts when it is first asked. Trials ask it one at a time."""
+
+    def __init__(self, options: BenchOptions, target: Target) -> None:
+        self.stop = threading.Event()
+        out = options.out / "release"
+        make_folder(out)
+        launch = WorkerOptions(options.python, target.folder, out, executor=options.executor)
+        self._worker, self._lock = WorkerProcess(launch, self.stop), threading.Lock()
+
+    def __enter__(self) -> _Release:  # noqa: PYI034 - typing.Self came with Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()
+
+    def shows(self, program: Program, signature: Signature) -> bool:
+        with self._lock:
+            return shown_in(self._worker.run(program, PROGRAM_SECONDS), signature) is not None
+
+
 class _Trial:
     """One mutant's campaign."""
 
     def __init__(
-        self, options: BenchOptions, baseline: Baseline, release: WorkerProcess, number: int, mutant: Mutant
+        self, options: BenchOptions, baseline: Baseline, release: _Release, number: int, mutant: Mutant
     ) -> None:
         self.options, self.baseline, self.release = options, baseline, release
         self.number, self.mutant = number, mutant
@@ -209,14 +247,13 @@ class _Trial:
     def run(self, folder: Path) -> Result:
         text = (folder / self.mutant.file).read_text(encoding="utf-8")
         self.diff = self.mutant.diff(text)
-        name = f"mutant-{self.number:03}"
-        copy = self.options.out / name / "target"
-        if not copy.exists():
-            lay_out(folder, copy, self.mutant.file, self.mutant.apply(text))
-        with (
-            open_target(f"path:{copy}") as target,
-            _worker(self.options, target, name, self.options.executor) as worker,
-        ):
+        out = self.options.out / f"mutant-{self.number:03}"
+        copy = out / "target"
+        if copy.exists():  # of a trial that was interrupted
+            shutil.rmtree(copy)
+        lay_out(folder, copy, self.mutant.file, self.mutant.apply(text))
+        launch = WorkerOptions(self.options.python, copy, out, executor=self.options.executor)
+        with closing(WorkerProcess(launch, self.release.stop)) as worker:
             worker.launch()
             try:
                 worker.wait_ready()
@@ -234,7 +271,7 @@ class _Trial:
             found = [finding for finding in bugs(trace) if str(finding.signature) not in self.known]
             seconds = time.monotonic() - self.started
             for finding in found:
-                if shown_in(self.release.run(program, PROGRAM_SECONDS), finding.signature):
+                if self.release.shows(program, finding.signature):
                     self.known.add(str(finding.signature))  # rare on the release, but its own
                 else:
                     return self.result("detected", str(finding.signature), finding.title, seconds)

@@ -299,6 +299,7 @@ def report(folder: Path, as_json: bool) -> int:
     show_default=True,
     help="Of campaign for each, from when it is imported.",
 )
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="At a time.")
 @arguments.pair_option
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Results, and the copies.  [default: reports/out/...]"

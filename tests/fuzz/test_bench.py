@@ -41,7 +41,7 @@ def toy(make_target: MakeTarget, code: str = CODE, entry: str = ENTRY) -> Path:
     return folder
 
 
-def options(target: str, out: Path, mutants: int = 3, seconds: float = 1.0) -> BenchOptions:
+def options(target: str, out: Path, mutants: int = 3, seconds: float = 0.3) -> BenchOptions:
     return BenchOptions(
         target, out, sys.executable, mutants, seconds=seconds, executor=FAKE_EXECUTOR, watching=WATCHING
     )
