@@ -46,11 +46,15 @@ def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[Non
 
 
 def _noting(current: list[StepPlan], name: str) -> Callable[[Any], Any]:
-    """A server's method that keeps the plan at hand; where slots are to be misplaced, its first token goes astray."""
+    """A server's method that keeps the plan at hand; what is planted outside of the metadata is planted here."""
 
     def wrap(honest: Any) -> Any:
         def method(self: Any, plan: StepPlan, *rest: Any) -> Any:
             current[:] = [plan]
+            if name == "write behind the pool":
+                buffer = plan.runner.token_to_kv_pool.k_buffer[0]
+                behind = buffer.untyped_storage().nbytes() // buffer.element_size() - 1
+                buffer.as_strided((1,), (1,), behind)[0] = 1
             if name != "misplaced slot" or not plan.rows:
                 return honest(self, plan, *rest)
             with _entry(plan.forward_batch.out_cache_loc, 0, _free_slot(plan)):
@@ -137,4 +141,5 @@ PLANTS: dict[str, Plant | None] = {
     "stale prefix": _stale_prefix,
     "length one long": lambda plan: _length_changed(plan, 1),
     "length one short": lambda plan: _length_changed(plan, -1),
+    "write behind the pool": None,  # where the server runs a step
 }

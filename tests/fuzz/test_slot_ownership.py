@@ -21,7 +21,15 @@ pytestmark = pytest.mark.release
 SEEDS = int(os.environ.get("SEAMRIPPER_PLANTED_SEEDS", "3"))
 SECONDS = 120
 EXECUTOR = "tests.fuzz.planted_executor"
-PLANTS = ("nothing", "misplaced slot", "unwritten read", "stale prefix", "length one long", "length one short")
+PLANTS = (
+    "nothing",
+    "misplaced slot",
+    "unwritten read",
+    "stale prefix",
+    "length one long",
+    "length one short",
+    "write behind the pool",
+)
 
 
 def program(plant: str, seed: int) -> Program:
@@ -44,7 +52,7 @@ def run(real_worker: RealWorker, plant: str, seed: int) -> Trace:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("plant", PLANTS[1:])
+@pytest.mark.parametrize("plant", PLANTS[1:-1])
 def test_planted_fault_of_ownership_is_caught(real_worker: RealWorker, plant: str, seed: int) -> None:
     trace = run(real_worker, plant, seed)
     assert trace.verdict is Verdict.BUG
@@ -55,3 +63,11 @@ def test_planted_fault_of_ownership_is_caught(real_worker: RealWorker, plant: st
 def test_without_a_plant_nothing_is_found(real_worker: RealWorker, seed: int) -> None:
     trace = run(real_worker, "nothing", seed)
     assert (trace.verdict, trace.findings, len(trace.steps)) == (Verdict.OK, (), 4)
+
+
+def test_a_write_behind_the_pool_is_found_by_its_guard_alone(real_worker: RealWorker) -> None:
+    trace = run(real_worker, "write behind the pool", 0)
+    assert {str(finding.signature) for finding in trace.findings} == {
+        "bounds/guard_overwritten/FlashAttentionBackend.k_buffer",
+        "bounds/guard_overwritten/TritonAttnBackend.k_buffer",
+    }
