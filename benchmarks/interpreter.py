@@ -202,7 +202,7 @@ def program_table(count: int) -> None:
     execute.prepare()
     pairs = ("triton:fa3", "fa3:triton", "triton:torch_native")
     limits = Limits(pairs=pairs, speculative=execute.speculative_modes(pairs))
-    watched = execute._watched  # there is no switch for it: a campaign has no use for one
+    watched: Any = execute._watched  # there is no switch for it: a campaign has no use for one
     modes = {"no checks": (lambda plan: nullcontext(()), ()), "kernels": (watched, ()), "all": (watched, ORACLES)}
     seconds, steps = dict.fromkeys(modes, 0.0), dict.fromkeys(modes, 0)
     for seed in range(count):

@@ -153,9 +153,10 @@ def _convert(module: Any, stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     types: dict[Any, Any] = {}
 
     def convert(argument: Any) -> Any:
-        kind = type(argument)
+        kind: Any = type(argument)
+        key: Any = kind
         if kind is int and -(1 << 31) <= argument < 1 << 31:
-            key, data = int, np.array([argument], dtype=np.int32)
+            data = np.array([argument], dtype=np.int32)
         elif hasattr(argument, "data_ptr"):
             key, data = (kind, argument.dtype), np.array([argument.data_ptr()], dtype=np.uint64)
         else:

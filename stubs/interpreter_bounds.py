@@ -202,8 +202,8 @@ class Checker:
             self._check_holes(region, offset, lanes, access)
         if region.unwritten and access != "store":
             words, pattern = region.unwritten
-            element = np.where(lanes, offset // region.item, 0)
-            self._report("uninitialised", region, offset, lanes & (words[element] == pattern), access)
+            found = words.take(offset // region.item, mode="clip")  # lanes that are masked may lie outside
+            self._report("uninitialised", region, offset, lanes & (found == pattern), access)
         for policy in region.policies:
             self._check_rows(policy, region, offset, lanes, access)
 
@@ -223,9 +223,8 @@ class Checker:
             return
         row_bytes = policy.buffer.stride(0) * policy.buffer.element_size()
         row = (offset + (region.address - policy.buffer.data_ptr())) // row_bytes
-        within = lanes & (row >= 0) & (row < len(allowed))
-        bad = within & ~allowed[np.where(within, row, 0)]
-        if bad.any():
+        bad = lanes & ~allowed.take(row, mode="clip")
+        if bad.any() and (bad := bad & (row >= 0) & (row < len(allowed))).any():
             kind = f"{policy.unit}_{'read' if access == 'load' else 'write'}"
             first = int(row[bad][0])
             self.log.add(self._violation(kind, region, offset, bad, access, policy.name, first, request))

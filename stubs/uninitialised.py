@@ -87,5 +87,6 @@ def unwritten(tensor: torch.Tensor, extent: int) -> tuple[NDArray[Any], int] | N
         address, extent * item
     ):
         return None
-    words = np.frombuffer((ctypes.c_ubyte * (extent * item)).from_address(address), _WORDS[item][1])
+    memory: Any = (ctypes.c_ubyte * (extent * item)).from_address(address)
+    words = np.frombuffer(memory, _WORDS[item][1])
     return (words, bits) if bool((words == bits).any()) else None
