@@ -142,7 +142,8 @@ class _Walk:
     def _mutants(self, statement: ast.stmt, place: str, scope: Scope) -> Iterator[Mutant]:
         for node in _own(statement):
             for operator, at, after in edits(node, scope):
-                yield self._mutant(at, place, operator, after)
+                if at.lineno in self.executed:  # of a statement of many lines, the one branch that was taken
+                    yield self._mutant(at, place, operator, after)
         if _can_go(statement):
             yield self._mutant(statement, place, "dropped statement", "pass")
 

@@ -102,6 +102,11 @@ def test_only_executed_statements_are_changed() -> None:
     }
 
 
+def test_the_branch_of_a_long_expression_that_did_not_run_is_left_alone() -> None:
+    text = "def f(a):\n    return (\n        a.x < 1\n        if a\n        else a.y < 2\n    )\n"
+    assert {kind for kind, changed in faults(text, {2, 4, 5}) if "a.x < 1" not in changed} == set()
+
+
 def test_places_are_counted_in_characters() -> None:
     assert ("comparison", body('return "ü" <= b')) in faults(body('return "ü" < b'))
 
