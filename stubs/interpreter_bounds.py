@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from stubs.interpreter_assembly import handle_maker
 from stubs.interpreter_log import Batch, Log, SlotPolicy, Violation
-from stubs.interpreter_region import TOP, Region
+from stubs.interpreter_region import TOP, Region, Rule
 from stubs.interpreter_request import RequestTrace
 
 _REACH = 1 << 46  # farther from an argument's base than this, an address is nobody's
@@ -38,7 +38,9 @@ class Checker:
     def __init__(
         self, module: Any, policies: Sequence[SlotPolicy], reachable: Sequence[Any], batch: Batch | None
     ) -> None:
-        self.module, self.policies, self.reachable = module, tuple(policies), tuple(reachable)
+        self.module = module
+        self.rules = [Rule.of(policy) for policy in policies]
+        self.reachable = [*reachable, *(policy.buffer for policy in policies)]
         self.requests = RequestTrace(batch or Batch(0))
         self.log = Log()
         self.kernel = ""
@@ -112,7 +114,7 @@ class Checker:
                 names = self.names.get(id(argument), ["?"])
                 name = names.pop(0) if len(names) > 1 else names[0]
                 tensor = getattr(argument, "base", argument)
-                region = Region(name, tensor, tag, self.policies, self.requests.clue(tensor))
+                region = Region(name, tensor, tag, self.rules, self.requests.clue(tensor))
                 self.regions[TOP >> 48 | tag] = region
                 converted.handle.data = np.array([region.virtual], dtype=np.uint64)
             return converted
@@ -183,8 +185,7 @@ class Checker:
     def _check_raw(self, address: Any, lanes: Any, size: int, access: str) -> Any:
         """Lanes whose address came from memory, a table of data_ptr()s: only what is known may be touched."""
         known = np.zeros(address.shape, bool)
-        buffers = [*self.reachable, *(policy.buffer for policy in self.policies)]
-        for tensor in (*buffers, *(region.tensor for region in self.regions.values())):
+        for tensor in (*self.reachable, *(region.tensor for region in self.regions.values())):
             storage = tensor.untyped_storage()
             start = storage.data_ptr()
             known |= (address >= start) & (address <= start + storage.nbytes() - size)
@@ -204,8 +205,8 @@ class Checker:
             words, pattern = region.unwritten
             found = words.take(offset // region.item, mode="clip")  # lanes that are masked may lie outside
             self._report("uninitialised", region, offset, lanes & (found == pattern), access)
-        for policy in region.policies:
-            self._check_rows(policy, region, offset, lanes, access)
+        for rule in region.rules:
+            self._check_rows(rule, region, offset, lanes, access)
 
     def _check_holes(self, region: Region, offset: Any, lanes: Any, access: str) -> None:
         rest = offset // region.item
@@ -216,18 +217,17 @@ class Checker:
             hole |= place >= count
         self._report("hole", region, offset, lanes & (hole | (rest != 0)), access)
 
-    def _check_rows(self, policy: SlotPolicy, region: Region, offset: Any, lanes: Any, access: str) -> None:
+    def _check_rows(self, rule: Rule, region: Region, offset: Any, lanes: Any, access: str) -> None:
         place = self.requests.place(self.module.interpreter_builder.grid_idx)
-        allowed, request = policy.allowed(access, place)
+        allowed, request = rule.policy.allowed(access, place)
         if allowed is None:
             return
-        row_bytes = policy.buffer.stride(0) * policy.buffer.element_size()
-        row = (offset + (region.address - policy.buffer.data_ptr())) // row_bytes
+        row = (offset + (region.address - rule.start)) // rule.row_bytes
         bad = lanes & ~allowed.take(row, mode="clip")
         if bad.any() and (bad := bad & (row >= 0) & (row < len(allowed))).any():
-            kind = f"{policy.unit}_{'read' if access == 'load' else 'write'}"
+            kind = f"{rule.policy.unit}_{'read' if access == 'load' else 'write'}"
             first = int(row[bad][0])
-            self.log.add(self._violation(kind, region, offset, bad, access, policy.name, first, request))
+            self.log.add(self._violation(kind, region, offset, bad, access, rule.policy.name, first, request))
 
     def _report(self, kind: str, region: Region, offset: Any, bad: Any, access: str) -> None:
         if bad.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,26 @@ TOP = 1 << 63  # set in virtual addresses only
 _MIDDLE = 1 << 47  # virtual offset of element 0, so that offsets of either sign stay within the tag's part
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A policy, and where its buffer lies: addresses [start, end), a row every ``row_bytes``."""
+
+    policy: SlotPolicy
+    start: int
+    end: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, policy: SlotPolicy) -> Rule:
+        buffer = policy.buffer
+        start, row_bytes = buffer.data_ptr(), buffer.stride(0) * buffer.element_size()
+        return cls(policy, start, start + buffer.shape[0] * row_bytes, row_bytes)
+
+
 class Region:
     """One tensor argument: where it is, and where kernels are told that it is."""
 
-    def __init__(self, name: str, tensor: Any, tag: int, policies: Sequence[SlotPolicy], clue: str = "") -> None:
+    def __init__(self, name: str, tensor: Any, tag: int, rules: Sequence[Rule], clue: str = "") -> None:
         self.name, self.tensor = name, tensor
         self.item = tensor.element_size()
         self.address = tensor.data_ptr()
@@ -37,10 +54,11 @@ class Region:
         # From virtual to real, by an addition that wraps.
         self.shift = np.uint64((self.address - self.virtual) % (1 << 64))
         self.dims = [] if self.extent == numel else _nested(self.shape, self.stride)
-        self.policies = [policy for policy in policies if _overlap(self, policy.buffer)]
+        end = self.address + self.end
+        self.rules = [rule for rule in rules if rule.start < end and self.address < rule.end]
         self.clue = clue  # what loads of single elements tell about the request
         self.unwritten = uninitialised.unwritten(tensor, self.extent)
-        self.plain = not (self.dims or self.policies or self.clue or self.unwritten)
+        self.plain = not (self.dims or self.rules or self.clue or self.unwritten)
         self._limits: dict[int, Any] = {}
 
     def limit(self, size: int) -> Any:
@@ -60,9 +78,3 @@ def _nested(shape: tuple[int, ...], stride: tuple[int, ...]) -> list[tuple[int, 
             return []
         reach += (size - 1) * step
     return dims
-
-
-def _overlap(region: Region, buffer: Any) -> bool:
-    start = buffer.data_ptr()
-    end = start + buffer.shape[0] * buffer.stride(0) * buffer.element_size()
-    return bool(start < region.address + region.end and region.address < end)
