@@ -54,6 +54,7 @@ class FakeModelRunner:
         self.tp_size = 1
         self.attn_cp_size = 1
         self.dcp_size = 1
+        self.attn_dcp_size = 1  # so named in 0.5.21 alone
         self.dcp_rank = 0
         self.attn_tp_sequence_sharded = False
         self.ps = sglang.one_rank_parallel_state()

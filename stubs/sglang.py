@@ -225,7 +225,7 @@ def index_translator(runner: Any) -> Any:
         token_to_kv_pool=runner.token_to_kv_pool,
         page_size=runner.page_size,
         device=runner.device,
-        is_draft_worker=runner.is_draft_worker,
+        **accepted(cls.__init__, is_draft_worker=runner.is_draft_worker),
     )
 
 
