@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from fuzz.targets import TargetError, resolve
 from fuzz.worker import EXECUTOR
 
 RealWorker = Callable[..., WorkerProcess]
+
+# A shell starts background jobs with SIGINT ignored, and Python then raises no KeyboardInterrupt: tests send one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
