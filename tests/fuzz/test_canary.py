@@ -56,7 +56,7 @@ class Log:
 
 @pytest.fixture(scope="module")
 def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[CampaignResult, list[Record]]:
-    """Two programs: the first decodes nobody with more than three tokens, the second does."""
+    """Four programs: the first mixes its decodes into prefills, the next two verify, the last decodes."""
     target_folder(TARGET.partition(":")[2])
     folder = tmp_path_factory.mktemp("canary")
     log = Log()
@@ -66,7 +66,7 @@ def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tu
         out=folder / "out",
         python=sys.executable,
         pairs=("triton:torch_native",),
-        programs=2,
+        programs=4,
         executor=CANARY,
     )
     return run_campaign(options, log), log.records
@@ -74,7 +74,7 @@ def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 def test_the_planted_fault_and_no_other_is_found(campaign: tuple[CampaignResult, list[Record]]) -> None:
     result, records = campaign
-    assert [(record.verdict, record.signature) for record in records] == [("ok", ""), ("bug", SIGNATURE)]
+    assert [(record.verdict, record.signature) for record in records] == [("ok", "")] * 3 + [("bug", SIGNATURE)]
     (finding,) = result.findings
     assert (finding["signature"], finding["reliability"], finding["mode"]) == (SIGNATURE, [3, 3], "decode")
     assert result.exit_code == 1
