@@ -139,7 +139,7 @@ class Scheduler:
             extend_lens=[part.count for part in parts],
             extend_num_tokens=sum(part.count for part in parts),
             extend_logprob_start_lens=[0] * len(parts),
-            out_cache_loc=_locations(parts),
+            out_cache_loc=self._locations(parts),
         )
         for part, length in zip(parts, lengths, strict=True):
             sglang_batch.mark_extend_range(part.live.record, part.prefix, length)
@@ -153,13 +153,13 @@ class Scheduler:
         for live in running:
             self.slots.reserve(live, live.length + 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
-        batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=_locations(parts))
+        batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=self._locations(parts))
         yield self._step("decode", parts, batch)
         for live in running:
             live.length += 1
 
     def idle(self) -> Iterator[StepPlan]:
-        yield self._step("idle", [], self._batch("IDLE", [], [], out_cache_loc=torch.empty(0, dtype=torch.int64)))
+        yield self._step("idle", [], self._batch("IDLE", [], [], out_cache_loc=self._locations([])))
 
     # --- verify, draft extend --------------------------------------------------------------------------------
 
@@ -174,6 +174,7 @@ class Scheduler:
         if not self.host_lengths:
             batch.seq_lens_cpu = batch.seq_lens_sum = None
         bonus = torch.randint(0, VOCAB_SIZE, (len(running),), generator=self.generator, dtype=torch.int32)
+        bonus = bonus.to(world.device)
         batch.spec_info = sglang_spec.draft_input(
             world, len(running), bonus, self.server.target.model_config.hidden_size
         )
@@ -196,10 +197,10 @@ class Scheduler:
         shape = "chain" if world.spec_topk == 1 else "tree"
         yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch)
         if draft_extend and self.server.draft is not None:
-            batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=_locations(parts))
+            batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=self._locations(parts))
             if not self.host_lengths:
                 batch.seq_lens_cpu = batch.seq_lens_sum = None
-            counts = torch.tensor(list(accepts), dtype=torch.int32)
+            counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
             extend_batch = sglang_spec.draft_extend_forward_batch(batch, self.server.draft, world, counts)
             causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
             yield self._planned("draft_extend", causal, extend_batch, on_draft=True)
@@ -214,8 +215,8 @@ class Scheduler:
         for part in parts:
             k, v = (torch.randn(part.count, *pool.k_buffer[0].shape[1:], generator=self.generator) for _ in range(2))
             k, v = k.to(pool.k_buffer[0].dtype), v.to(pool.v_buffer[0].dtype)
-            loc = _locations([part])
-            pool.k_buffer[0][loc], pool.v_buffer[0][loc] = k, v
+            loc = self._locations([part])
+            pool.k_buffer[0][loc], pool.v_buffer[0][loc] = k.to(loc.device), v.to(loc.device)
             part.live.draft = [part.live.draft[0].first(part.prefix).extended(k, v)]
 
     def _accept(self, part: RowPlan, path: list[int]) -> None:
@@ -223,8 +224,8 @@ class Scheduler:
         live, base = part.live, part.prefix
         moved = [(i, node) for i, node in enumerate(path) if i != node]
         if moved:
-            to = torch.tensor([live.slots[base + i] for i, _ in moved], dtype=torch.int64)
-            source = torch.tensor([live.slots[base + node] for _, node in moved], dtype=torch.int64)
+            to = self._indices([live.slots[base + i] for i, _ in moved])
+            source = self._indices([live.slots[base + node] for _, node in moved])
             sglang.move_kv(self.server.target.token_to_kv_pool, to, source)
         for index, history in enumerate(live.target):
             keep = torch.tensor([*range(base), *(base + node for node in path)])
@@ -259,7 +260,7 @@ class Scheduler:
         """Record what a step wrote, so that later steps' references read it."""
         heads = self.world.num_kv_heads
         for tap in taps:
-            k, v = (tensor.detach().reshape(plan.tokens, heads, self.world.head_dim) for tensor in (tap.k, tap.v))
+            k, v = (tensor.detach().cpu().reshape(plan.tokens, heads, self.world.head_dim) for tensor in (tap.k, tap.v))
             for row in plan.rows:
                 histories = row.live.draft if plan.on_draft else row.live.target
                 rows = slice(row.start, row.start + row.count)
@@ -273,21 +274,29 @@ class Scheduler:
 
     def _batch(self, mode: str, parts: Sequence[RowPlan], lengths: list[int], **fields: Any) -> Any:
         """A real ScheduleBatch; seq_lens int64 on device with host mirror and sum, orig_seq_lens int32."""
-        tokens = sum(part.count for part in parts)
+        tokens, device = sum(part.count for part in parts), self.world.device
         return sglang_batch.schedule_batch(
             self.server.target,
             self.world,
             reqs=[part.live.record for part in parts],
             forward_mode=sglang_batch.forward_mode(mode),
-            input_ids=torch.randint(0, VOCAB_SIZE, (tokens,), generator=self.generator),
-            req_pool_indices=torch.tensor([part.live.row for part in parts], dtype=torch.int64),
-            seq_lens=torch.tensor(lengths, dtype=torch.int64),
+            input_ids=torch.randint(0, VOCAB_SIZE, (tokens,), generator=self.generator).to(device),
+            req_pool_indices=self._indices([part.live.row for part in parts]),
+            seq_lens=torch.tensor(lengths, dtype=torch.int64, device=device),
             seq_lens_cpu=torch.tensor(lengths, dtype=torch.int64),
             seq_lens_sum=sum(lengths),
-            orig_seq_lens=torch.tensor(lengths, dtype=torch.int32),
+            orig_seq_lens=torch.tensor(lengths, dtype=torch.int32, device=device),
             multimodal_inputs=[None] * len(parts),
             **fields,
         )
+
+    def _locations(self, parts: Sequence[RowPlan]) -> torch.Tensor:
+        """int64 [tokens] on device: the slots that a step's new tokens are written to."""
+        return self._indices([s for part in parts for s in part.live.slots[part.prefix : part.prefix + part.count]])
+
+    def _indices(self, values: Sequence[int]) -> torch.Tensor:
+        """int64 on device, as SGLang holds rows and slots."""
+        return torch.tensor(values, dtype=torch.int64, device=self.world.device)
 
     def _step(self, mode: str, parts: Sequence[RowPlan], batch: Any, *, on_draft: bool = False) -> StepPlan:
         runner = self.server.draft if on_draft else self.server.target
@@ -302,12 +311,6 @@ def _extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:
     if any(row.more or part.live.chunking for row, part in zip(rows, parts, strict=True)):
         return "extend_chunked"
     return "extend_prefix" if any(part.prefix for part in parts) else "extend"
-
-
-def _locations(parts: Sequence[RowPlan]) -> torch.Tensor:
-    """int64 [tokens]: the slots that a step's new tokens are written to."""
-    slots = [slot for part in parts for slot in part.live.slots[part.prefix : part.prefix + part.count]]
-    return torch.tensor(slots, dtype=torch.int64)
 
 
 def _describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 
 @dataclass(slots=True)
 class History:
-    """The truth about one request's KV in one layer: K and V as written, [length, num_kv_heads, head_dim]."""
+    """The truth about one request's KV in one layer: K and V as written, [length, num_kv_heads, head_dim], on the host."""
 
     k: torch.Tensor
     v: torch.Tensor

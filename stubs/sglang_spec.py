@@ -30,12 +30,13 @@ def draft_tree(
     topk = world.spec_topk
     score_list, token_list, parent_list = [], [], []
     scores = None
-    hidden = torch.zeros(batch_size, 1)
+    hidden = torch.zeros(batch_size, 1, device=world.device)
     for step in range(world.spec_steps):
         rows = batch_size if step == 0 else batch_size * topk
         probabilities = torch.rand(rows, topk, generator=generator).sort(dim=-1, descending=True).values
         index = torch.randint(0, vocab, (rows, topk), generator=generator)
-        _, hidden, scores, tree = select(step, probabilities, index, hidden, scores, topk)
+        drawn = probabilities.to(world.device), index.to(world.device)
+        _, hidden, scores, tree = select(step, *drawn, hidden, scores, topk)
         score_list.append(tree[0])
         token_list.append(tree[1])
         parent_list.append(tree[2])
@@ -106,13 +107,13 @@ def _bare_worker(place: str, **state: Any) -> Any:
 def draft_input(world: World, batch_size: int, bonus: torch.Tensor, hidden_size: int) -> Any:
     """An EagleDraftInput as the target's last step leaves it: bonus tokens int32 [B], top-k float32/int64 [B, k]."""
     cls = load("sglang.srt.speculative.eagle_info").EagleDraftInput
-    topk = world.spec_topk
+    topk, device = world.spec_topk, world.device
     return cls(
         **accepted(
             cls,
-            topk_p=torch.ones(batch_size, topk),
-            topk_index=torch.zeros(batch_size, topk, dtype=torch.int64),
-            hidden_states=torch.zeros(batch_size, hidden_size),
+            topk_p=torch.ones(batch_size, topk, device=device),
+            topk_index=torch.zeros(batch_size, topk, dtype=torch.int64, device=device),
+            hidden_states=torch.zeros(batch_size, hidden_size, device=device),
             bonus_tokens=bonus,
             verified_id=bonus,
         )
@@ -139,7 +140,7 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
     logits = world.spec_steps + 1 if by_method else width
     values = accepted(
         cls,
-        hidden_states=torch.zeros(size * width, draft.model_config.hidden_size),
+        hidden_states=torch.zeros(size * width, draft.model_config.hidden_size, device=world.device),
         num_correct_drafts=(accepts - 1).to(torch.int32),
         num_accept_tokens=accepts.to(torch.int32),
         num_tokens_per_req=logits,
@@ -147,7 +148,7 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
         num_front_tokens=0,
     )
     extend_input = cls(**values)
-    predict = torch.zeros(size * width, dtype=torch.int64)
+    predict = torch.zeros(size * width, dtype=torch.int64, device=world.device)
     source = worker_batch(batch)
     if by_method:
         return extend_input.prepare_for_extend_to_fill_draft_kvcache(source, predict, width, draft, None)

@@ -43,7 +43,7 @@ class SlotKeeper:
             order = order[order < count]
         else:
             order = torch.arange(count)
-        self.allocator.free_pages = pages[order].contiguous()
+        self.allocator.free_pages = pages[order.to(pages.device)].contiguous()
 
     def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
         """A request with a row of its own and no slots."""
@@ -75,7 +75,7 @@ class SlotKeeper:
             taken = self.allocator.alloc(missing)
             assert taken is not None, "the ledger keeps programs within the pool"
             start = len(live.slots)
-            live.slots = live.slots + [int(slot) for slot in taken]
+            live.slots = live.slots + taken.tolist()
             self.holders.update(self._pages(live.slots[start:]))
         self._write_row(live, rounded if whole_pages else tokens)
 
@@ -86,7 +86,7 @@ class SlotKeeper:
         page = self.world.page_size
         free = [slot for slot in leaving if self.holders[slot // page] <= 0]
         if free:
-            index = torch.tensor(free, dtype=torch.int64)
+            index = torch.tensor(free, dtype=torch.int64, device=self.world.device)
             self.allocator.free(index)
             for runner in self.runners:
                 for buffer in kv_buffers(runner.token_to_kv_pool):
@@ -98,7 +98,7 @@ class SlotKeeper:
         return {slot // self.world.page_size for slot in slots}
 
     def _write_row(self, live: LiveRequest, end: int) -> None:
-        values = torch.tensor(live.slots[live.written : end], dtype=torch.int32)
+        values = torch.tensor(live.slots[live.written : end], dtype=torch.int32, device=self.world.device)
         self.rows.req_to_token[live.row, live.written : live.written + len(values)] = values
         live.written = max(live.written, end)
 

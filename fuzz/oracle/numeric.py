@@ -57,7 +57,7 @@ def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
 def _compared(view: StepView) -> Iterator[_Compared]:
     table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
     tolerance = table[DTYPES[view.world.dtype]]
-    for tap in view.taps:
+    for tap in (tap.on_host for tap in view.taps):
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.head_dim).double()
         for row in view.plan.rows:
             got = out[row.start : row.start + row.count]

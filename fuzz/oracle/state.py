@@ -36,7 +36,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
     """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
     plan = view.plan
     loc = _locations(view)
-    outside = torch.ones(len(view.kv_before[0]), dtype=torch.bool)
+    outside = torch.ones(len(view.kv_before[0]), dtype=torch.bool, device=loc.device)
     outside[loc] = False
     faults = []
     for index, (before, after) in enumerate(zip(view.kv_before, kv_buffers(plan.runner.token_to_kv_pool), strict=True)):
@@ -71,9 +71,9 @@ def restore_kv(view: StepView) -> None:
 
 
 def _locations(view: StepView) -> torch.Tensor:
-    """int64 [tokens]: the slots of the step's new tokens, in the order of its rows."""
+    """int64 [tokens] on device: the slots of the step's new tokens, in the order of its rows."""
     slots = [slot for row in view.plan.rows for slot in row.live.slots[row.prefix : row.prefix + row.count]]
-    return torch.tensor(slots, dtype=torch.int64)
+    return torch.tensor(slots, dtype=torch.int64, device=view.world.device)
 
 
 def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
