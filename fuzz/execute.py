@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fuzz.finding import Finding, Verdict
+from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, StepView
 from fuzz.oracle.bounds import batch_of, slot_policies, table_policy
 from fuzz.oracle.contract import Judgement, judge
@@ -51,7 +51,13 @@ def available_pairs() -> dict[str, str]:
     """PREFILL:DECODE -> "" where a plain world starts with it, else SGLang's reason or the error. Twins included."""
     known = sglang.registry()
     names = [name for name in CANDIDATES if name in known]
-    return {f"{one}:{other}": _start_up_reason(World(prefill=one, decode=other)) for one in names for other in names}
+    worlds = [World(prefill=one, decode=other, device=_device()) for one in names for other in names]
+    return {world.pair: _start_up_reason(world) for world in worlds}
+
+
+def _device() -> str:
+    """The device of this process: a worker for the CPU is shown no GPU, and none other starts without one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -79,6 +85,7 @@ def _chain_world(prefill: str, decode: str, mode: str, steps: int) -> World:
     return World(
         prefill=prefill,
         decode=decode,
+        device=_device(),
         spec_algorithm="EAGLE",
         spec_mode=mode,
         spec_steps=steps,
@@ -128,6 +135,7 @@ class _Run:
         self.findings: list[Finding] = []
         self.server: Any = None
         self.scheduler: Scheduler | None = None
+        self.leaf = ""  # the class that serves the step under way
 
     def start(self) -> None:
         try:
@@ -137,7 +145,8 @@ class _Run:
             self._record(judge(error, sglang.handed_in()), 0, "start-up")
 
     def close(self) -> None:
-        if self.server is not None:
+        broken = any(finding.signature.kind == CUDA_FAULT for finding in self.findings)
+        if self.server is not None and not broken:  # nothing can be given back to a broken context
             self.server.close()
 
     def op(self, index: int, op: Op) -> bool:
@@ -156,7 +165,7 @@ class _Run:
                 began = time.perf_counter()
                 mode = self._next_mode(op, mode)
         except Exception as error:  # noqa: BLE001 - the boundary
-            judgement = judge(error, sglang.handed_in())
+            judgement = judge(error, sglang.handed_in(), f"{self.leaf}.{mode}" if self.leaf else "")
             batch = plan.batch if plan is not None and plan.mode == mode else {}
             self.steps.append(Step(index, mode, judgement.verdict, time.perf_counter() - began, batch))
             self._record(judgement, index, mode)
@@ -178,11 +187,13 @@ class _Run:
         assert self.scheduler is not None
         number = len(self.steps)
         runner = plan.runner
+        leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
+        self.leaf = type(leaf).__name__
         kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
         inputs_before = _inputs(plan)
         with _watched(plan) as violations:
             taps = self.server.forward(plan, self._draw(number))
-        leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
+            self._synchronize()
         view = StepView(
             self.world,
             plan,
@@ -206,6 +217,11 @@ class _Run:
             restore_kv(view)
         self.scheduler.commit(plan, taps)
         return len(faults)
+
+    def _synchronize(self) -> None:
+        """Wait for the GPU: what a kernel broke is then raised in the step that launched it, and in no later one."""
+        if self.world.device == "cuda":
+            torch.cuda.synchronize()
 
     def _rerun(self, plan: StepPlan, taps: Sequence[Tap]) -> Callable[[], tuple[Sequence[Tap], Any]] | None:
         """The same step on a fresh wrapper, fed what the first run's layers were fed."""
@@ -231,7 +247,9 @@ class _Run:
             world = self.world
             dtype = sglang.DTYPES[world.dtype]
             widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
-            q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
+            # Drawn on the host, so that a program means the same on every device.
+            drawn = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
+            q, k, v = (tensor.to(world.device) for tensor in drawn)
             return q * (Q_SCALE if world.dtype == "float32" else 1), k, v
 
         return draw

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+# The kind of a fault that broke the GPU's context: the process that met it can run nothing more.
+CUDA_FAULT = "cuda_fault"
+
 
 class Verdict(str, Enum):
     """Never blurred: see README, "Verdicts"."""

@@ -28,17 +28,30 @@ class WorkerOptions:
         return self.out / f"worker-{self.number}.stack"
 
     def command(self, request_fd: int, reply_fd: int) -> list[str]:
+        """The worker at the other ends of these pipes."""
+        return self._command(f"--request-fd={request_fd}", f"--reply-fd={reply_fd}")
+
+    def command_on_files(self, requests: Path, replies: Path) -> list[str]:
+        """A worker that answers what stands in a file, for running under another program, and ends."""
+        return self._command(f"--request-file={requests.resolve()}", f"--reply-file={replies.resolve()}")
+
+    def _command(self, *channel: str) -> list[str]:
         # The child starts in another folder. Not resolved: a link is what makes a virtual environment's interpreter.
         python = os.path.abspath(self.python) if os.sep in self.python else self.python
-        command = [python, "-m", "fuzz.worker", f"--request-fd={request_fd}", f"--reply-fd={reply_fd}"]
+        command = [python, "-m", "fuzz.worker", *channel]
         command += [f"--fault-file={self.fault_file.resolve()}", f"--device={self.device}"]
         command += [f"--executor={self.executor}"]
         return command + ([f"--folder={self.folder.resolve()}"] if self.folder else [])
 
 
-def environment() -> dict[str, str]:
-    """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way."""
+def environment(device: str = "cpu") -> dict[str, str]:
+    """One numeric thread: workers run side by side. A fixed hash seed: the same program runs the same way.
+
+    A worker for the CPU is shown no GPU: Triton's kernels are interpreted and closed kernels stood in for, there too.
+    One for a GPU launches a kernel at a time, so that a fault is raised by the call that made it.
+    """
     ours = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED")}
     given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     path = os.pathsep.join([str(ROOT), *map(os.path.abspath, given)])
+    ours |= {"CUDA_LAUNCH_BLOCKING": "1"} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
     return {**os.environ, **ours, "PYTHONHASHSEED": "0", "PYTHONPATH": path}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuzz.death import Death, cause, out_of_memory_kills
+from fuzz.finding import CUDA_FAULT
 from fuzz.launch import WorkerOptions, environment
 from fuzz.output import size, tail, trim
 from fuzz.program import Program
@@ -94,7 +95,7 @@ class WorkerProcess:
                 stderr=log,
                 pass_fds=(request_fd, reply_fd),
                 cwd=options.out,  # what the target drops, it drops there
-                env=environment(),
+                env=environment(options.device),
                 start_new_session=True,  # Ctrl-C reaches the parent alone, and the whole family can be ended
             )
         except OSError as error:
@@ -149,7 +150,10 @@ class WorkerProcess:
             message = {"id": None}
             while message["id"] != self._requests:  # else the answer of a session whose predecessor died while idle
                 message = self._receive(("trace",), started + timeout_seconds)
-            return Trace.from_json(message["trace"])
+            trace = Trace.from_json(message["trace"])
+            if any(finding.signature.kind == CUDA_FAULT for finding in trace.findings):
+                self.renew()  # every later call on the GPU would fail in that process
+            return trace
         except _Silence:
             status = None
             self._end_hung_session(dump_from)

@@ -83,17 +83,18 @@ class Pipes:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _settle(options.fault_file)
-    pipes = Pipes(options.request_fd, options.reply_fd)
-    for fd in (pipes.request_fd, pipes.reply_fd):
-        os.set_inheritable(fd, False)
+    pipes = _pipes(options)
     started = time.monotonic()
     try:
-        executor, version = _load(options.executor, options.folder)
+        executor, version = _load(options.executor, options.folder, options.device)
     except BaseException as error:  # noqa: BLE001 - the import of a foreign package may fail in any way; it is reported
         traceback.print_exc()
         pipes.send("cannot_start", message=_one_line(error))
         return 1
     about = {"sglang_version": version, "import_seconds": time.monotonic() - started}
+    if options.request_file:
+        _session(pipes, executor, about)
+        return 0
     if options.device == "cuda":
         return _session(pipes, executor, about)
     return _sessions(pipes, executor, about)
@@ -101,8 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fuzz.worker", description=__doc__)
-    parser.add_argument("--request-fd", type=int, required=True)
-    parser.add_argument("--reply-fd", type=int, required=True)
+    parser.add_argument("--request-fd", type=int)
+    parser.add_argument("--reply-fd", type=int)
+    parser.add_argument("--request-file", help="instead of pipes: the requests, all of them; the worker ends with them")
+    parser.add_argument("--reply-file", help="where the answers to them go")
     parser.add_argument("--fault-file", required=True, help="where Python writes its stack when it crashes or hangs")
     parser.add_argument("--folder", default="", help="folder that holds sglang/; empty: the installed one")
     parser.add_argument("--executor", default=EXECUTOR)
@@ -111,13 +114,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settle(fault_file: str) -> None:
-    """Ctrl-C is the parent's affair, a crash leaves a stack and no core file, and nobody outlives the parent."""
+    """Ctrl-C is the parent's affair, and a crash leaves a stack and no core file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     stack = os.open(fault_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     faulthandler.enable(file=stack)
     faulthandler.register(signal.SIGUSR1, file=stack)
+
+
+def _pipes(options: argparse.Namespace) -> Pipes:
+    """The parent's pipes, with whom this process ends; or files, for a worker that runs under another program."""
+    if options.request_file:
+        return Pipes(
+            os.open(options.request_file, os.O_RDONLY),
+            os.open(options.reply_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644),
+        )
     _die_with_parent()
+    for fd in (options.request_fd, options.reply_fd):
+        os.set_inheritable(fd, False)
+    return Pipes(options.request_fd, options.reply_fd)
 
 
 def _die_with_parent() -> None:
@@ -125,10 +140,12 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _load(executor_name: str, folder: str) -> tuple[Executor, str]:
+def _load(executor_name: str, folder: str, device: str) -> tuple[Executor, str]:
     if executor_name == EXECUTOR:
         from stubs import imports  # imports torch, which a worker for another executor need not have
 
+        if device == "cuda":
+            imports.require_gpu()
         imports.install()
     if folder:
         sys.path.insert(0, folder)

@@ -54,6 +54,12 @@ def install(stand_ins: bool = True) -> tuple[StandIn, ...]:
 _installed: tuple[StandIn, ...] | None = None
 
 
+def require_gpu() -> None:
+    """Raises RuntimeError where torch sees no CUDA device: nothing of what was asked for could be run."""
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"torch {torch.__version__} sees no CUDA device; expected one: use --device cpu without it")
+
+
 @dataclass(frozen=True, slots=True)
 class _Package:
     """A package that SGLang imports; ``module`` makes a stand-in for it or for a submodule.

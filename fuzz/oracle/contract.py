@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from types import FrameType, ModuleType
 from typing import Any
 
-from fuzz.finding import Signature, Verdict
+from fuzz.finding import CUDA_FAULT, Signature, Verdict
+from fuzz.oracle.device import broken_by
 from fuzz.place import innermost
 from stubs.kernels.contract import ContractBreach, StandInGap
 from stubs.refusal import Refused
@@ -35,14 +36,22 @@ class Judgement:
     evidence: dict[str, str] = field(default_factory=dict)
 
 
-def judge(error: BaseException, supplied: tuple[type, ...] = ()) -> Judgement:
-    """Classify ``error``. ``supplied`` are classes of objects that the harness made and handed in (configs, requests)."""
+def judge(error: BaseException, supplied: tuple[type, ...] = (), met_in: str = "") -> Judgement:
+    """Classify ``error``. ``supplied`` are classes of objects that the harness made and handed in (configs, requests).
+
+    ``met_in`` is where a fault of the GPU is put that came to light under no frame of SGLang's.
+    """
     root = _root(error)
     if isinstance(root, Refused):
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", "start-up", root.reason, root)
     if isinstance(root, ContractBreach):
         return _breach(root)
     reader = _reader(root)
+    broken = broken_by(root)
+    if broken is not None:
+        oracle, what = broken
+        place = reader or met_in or _our_place(root)
+        return _judgement(Verdict.BUG, oracle, CUDA_FAULT, place, f"{what}, in {place}", root)
     if isinstance(root, AttributeError) and getattr(root, "name", None):
         return _missing(root, reader, supplied)
     if _from_stand_in(root):
@@ -268,7 +277,10 @@ def _hides_override(error: BaseException) -> bool:
     )
 
 
-_NO_GPU = re.compile(r"not compiled with CUDA|[Nn]o CUDA GPUs|no NVIDIA driver|CUDA driver initialization failed")
+_NO_GPU = re.compile(
+    r"not compiled with CUDA|[Nn]o CUDA GPUs|no NVIDIA driver|CUDA driver initialization failed"
+    r"|busy or unavailable|uncorrectable ECC|no kernel image is available|CUDA out of memory|CUDA error: out of memory"
+)
 _UNSUPPORTED = re.compile(
     r"not (yet )?(support|implement)|unsupported|only support|does not support|require", re.IGNORECASE
 )

@@ -166,3 +166,24 @@ def test_planted_fault_is_found_where_it_shows_first_and_nothing_else_is(real_wo
     trace = real_worker("0.5.23", STUNTED).run(program, SECONDS)
     assert [(str(finding.signature), finding.op_index) for finding in trace.findings] == PLANTED[planted]
     assert trace.verdict is Verdict.BUG
+
+
+BROKEN_GPU = "tests.fuzz.broken_gpu_executor"
+
+
+@pytest.mark.parametrize(
+    ("seed", "signature"),
+    [
+        (1, "bounds/cuda_fault/TorchNativeAttnBackend._run_sdpa_forward_decode"),
+        (2, "contract/cuda_fault/TorchNativeAttnBackend.decode"),  # met by the wait alone: the step is named
+    ],
+)
+def test_fault_of_the_gpu_is_of_its_step_and_the_next_program_starts_afresh(
+    real_worker: RealWorker, seed: int, signature: str
+) -> None:
+    worker = real_worker("0.5.23", BROKEN_GPU)
+    program = golden("extend_decode", decode="torch_native")
+    trace = worker.run(replace(program, seed=seed), SECONDS)
+    assert [(str(finding.signature), finding.op_index) for finding in trace.findings] == [(signature, 1)]
+    assert (trace.verdict, [step.mode for step in trace.steps]) == (Verdict.BUG, ["extend", "decode"])
+    assert worker.run(replace(program, seed=0), SECONDS).verdict is Verdict.OK

@@ -39,3 +39,14 @@ def test_environment_finds_our_rooms_first(monkeypatch: pytest.MonkeyPatch, tmp_
     assert made["PYTHONPATH"].split(os.pathsep) == [str(ROOT), f"{tmp_path}/here", "/there"]
     assert (made["OMP_NUM_THREADS"], made["PYTHONHASHSEED"]) == ("1", "0")
     assert (ROOT / "fuzz" / "launch.py").is_file()
+
+
+def test_worker_for_the_cpu_sees_no_gpu() -> None:
+    made = environment("cpu")
+    assert (made["CUDA_VISIBLE_DEVICES"], made.get("CUDA_LAUNCH_BLOCKING")) == ("", None)
+
+
+def test_worker_for_a_gpu_sees_what_there_is_and_launches_a_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    made = environment("cuda")
+    assert (made["CUDA_VISIBLE_DEVICES"], made["CUDA_LAUNCH_BLOCKING"]) == ("3", "1")

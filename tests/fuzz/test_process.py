@@ -180,6 +180,15 @@ def test_renew_on_a_gpu_starts_a_new_process(make_worker: MakeWorker) -> None:
     assert only_finding(worker, GOOD).message != first
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_process_that_met_a_fault_of_the_gpu_runs_nothing_more(make_worker: MakeWorker, device: str) -> None:
+    source = "import os\nclass cuda_fault(Exception): pass\ndef step(kind, seed):\n    raise cuda_fault(os.getpid())\n"
+    worker = make_worker(source, device=device)
+    first, second = (only_finding(worker, GOOD) for _ in range(2))
+    assert (first.signature.kind, second.signature.kind) == ("cuda_fault", "cuda_fault")
+    assert first.message != second.message
+
+
 def test_failed_import_says_why(make_worker: MakeWorker) -> None:
     worker = make_worker("raise ImportError('no module named cutlass')")
     worker.launch()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fuzz.finding import Verdict
-from fuzz.launch import ROOT
+from fuzz.launch import ROOT, WorkerOptions
+from fuzz.process import WorkerError, WorkerProcess
 from fuzz.program import Decode, Extend, Program, Row
 from fuzz.worker import Pipes, escaped
 from stubs.world import World
@@ -112,6 +113,24 @@ def test_nobody_outlives_a_killed_parent(make_target: MakeTarget, tmp_path: Path
     process.kill()
     process.wait()
     assert (ends_soon(session), ends_soon(worker)) == (True, True)
+
+
+def test_requests_in_a_file_are_answered_in_a_file_and_that_is_all(make_target: MakeTarget, tmp_path: Path) -> None:
+    requests, replies = tmp_path / "requests", tmp_path / "replies"
+    requests.write_text(json.dumps({"id": 7, "program": PROGRAM.text}) + "\n")
+    options = WorkerOptions(sys.executable, make_target(), tmp_path, device="cuda", executor=FAKE_EXECUTOR)
+    command = options.command_on_files(requests, replies)
+    assert subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode == 0
+    messages = [json.loads(line) for line in replies.read_text().splitlines() if line]
+    assert [(message["kind"], message.get("id")) for message in messages] == [("ready", None), ("trace", 7)]
+
+
+def test_worker_for_a_gpu_without_one_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # wherever this runs
+    worker = WorkerProcess(WorkerOptions(sys.executable, None, tmp_path, device="cuda"))
+    worker.launch()
+    with pytest.raises(WorkerError, match="sees no CUDA device; expected one: use --device cpu without it"):
+        worker.wait_ready(60)
 
 
 def test_ctrl_c_is_the_parents_affair(make_worker: MakeWorker) -> None:
