@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fuzz import sanitizer
 from fuzz.comparison import Cell, CompareResult, Row, in_order
 from fuzz.confirm import Confirmed, Patience, bugs, confirm, smallest
 from fuzz.finding import Finding, Signature, Verdict
@@ -21,6 +22,7 @@ from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.repro import Repro, read_program, read_repro, repros_in
+from fuzz.sanitizer import Sanitized, ToolFailure
 from fuzz.store import make_folder
 from fuzz.targets import TargetError, open_target
 from fuzz.trace import Trace
@@ -35,6 +37,7 @@ __all__ = [
     "compare",
     "read_program",
     "replay",
+    "replay_sanitized",
     "shrink_path",
 ]
 
@@ -115,6 +118,45 @@ def replay_all(
         for (path, repro), (cell, finding) in zip(repros, column, strict=True):
             results[path] = ReplayResult(path, cell, str(repro.signature or ""), finding)
     return [results[path] for path in files]
+
+
+def replay_sanitized(
+    files: Sequence[Path], target: str | None, tool: str, rig: Rig, tell: Callable[[str], None] = _silent
+) -> list[ReplayResult]:
+    """Run each repro once on a GPU under compute-sanitizer; what the tool reports counts as shown.
+
+    Raises SanitizerError where there is no tool; a run that comes to no end, as without a GPU, is an answer (infra, 125).
+    """
+    sanitizer.find()
+    results = []
+    for path in files:
+        repro = read_repro(path)
+        spec = target or repro.found_on or "installed"
+        tell(f"running {path.name} on {spec} under {sanitizer.PROGRAM} {tool}")
+        with open_target(spec) as had, _log_folder(rig.out) as out:
+            options = WorkerOptions(rig.python, had.folder, out, executor=rig.executor)
+            try:
+                seen = sanitizer.run(repro.program, tool, options, rig.program_seconds)
+            except ToolFailure as error:
+                cell, finding = Cell(str(path), spec, "infra", 0, 1, str(error)), None
+            else:
+                cell, finding = _sanitized_cell(path, spec, repro, seen)
+        results.append(ReplayResult(path, cell, str(repro.signature or ""), finding))
+    return results
+
+
+def _sanitized_cell(path: Path, spec: str, repro: Repro, seen: Sanitized) -> tuple[Cell, Finding | None]:
+    """The tool's reports are put into the evidence of the repro's own finding; where that one is not met they stand alone."""
+    traces = [seen.trace] if seen.trace is not None else []
+    own = next((found for trace in traces if (found := _own(trace, repro.signature))), None)
+    version = traces[0].sglang_version if traces else ""
+    if not seen.findings:
+        state, k, detail = _state(traces, repro.signature)
+        return Cell(str(path), spec, state, k, 1, detail, version), own
+    first = seen.findings[0]
+    finding = first if own is None else replace(own, evidence={**own.evidence, **first.evidence})
+    detail = ", ".join(str(reported.signature) for reported in seen.findings)
+    return Cell(str(path), spec, "bug", 1, 1, detail, version), finding
 
 
 def compare(

@@ -24,6 +24,7 @@ from fuzz.order import ENGINES
 from fuzz.program import ProgramError
 from fuzz.repro import repros_in
 from fuzz.revisions import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
+from fuzz.sanitizer import TOOLS
 from fuzz.script import ScriptError
 from fuzz.store import write_whole
 from fuzz.targets import open_target
@@ -125,18 +126,30 @@ def _print_json(data: Any) -> None:
 @arguments.paths_argument
 @arguments.target_option(None, "SGLang to run it on.  [default: the one the repro names]")
 @arguments.times_option
+@click.option(
+    "--sanitizer",
+    "tool",
+    type=click.Choice(TOOLS),
+    help="Run each once, on a GPU, under this tool of compute-sanitizer.",
+)
 @arguments.python_option
 @arguments.json_option
-def replay(paths: tuple[Path, ...], target: str | None, times: int, python: str, as_json: bool) -> int:
+def replay(
+    paths: tuple[Path, ...], target: str | None, times: int, tool: str | None, python: str, as_json: bool
+) -> int:
     """Run saved repros (scripts, program files, or folders of scripts) again.
 
-    Exit status: 0 the fault does not show, 1 it shows, 125 cannot tell, as `git bisect run` wants it.
+    Exit status: 0 the fault does not show, 1 it shows, 125 cannot tell, as `git bisect run` wants it. What
+    compute-sanitizer reports counts as shown.
     """
     files = [file for path in paths for file in repros_in(path)]
     if not files:
         raise ProgramError(f"no repro scripts in {', '.join(map(str, paths))}; expected *.py files that `run` saved")
     with Display(console(stderr=True)) as display:
-        results = revisions.replay_all(files, target, times, Rig(python), display.phase)
+        if tool is None:
+            results = revisions.replay_all(files, target, times, Rig(python), display.phase)
+        else:
+            results = revisions.replay_sanitized(files, target, tool, Rig(python), display.phase)
     codes = {result.exit_code for result in results}
     code = next((code for code in (SHOWN, CANNOT_TELL) if code in codes), NOT_SHOWN)
     if as_json:
