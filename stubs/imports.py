@@ -86,6 +86,7 @@ NAMES = tuple(package.name for package in _PACKAGES)
 def _answer_for_gpu() -> None:
     """Interpret Triton's kernels, compile nothing, and be a Hopper to whoever asks."""
     os.environ["TRITON_INTERPRET"] = "1"
+    os.environ["SGLANG_NATIVE_MOVE_KV_CACHE"] = "1"  # SGLang's other way is a CUDA kernel over raw addresses
     # Compiling for a CPU takes a C++ compiler and minutes; eager gives what the compiled function is meant to give.
     # Not TORCH_COMPILE_DISABLE: with it, torch refuses flex_attention.
     torch.compile = _leave_as_it_is
