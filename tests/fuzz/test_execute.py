@@ -187,3 +187,18 @@ def test_fault_of_the_gpu_is_of_its_step_and_the_next_program_starts_afresh(
     assert [(str(finding.signature), finding.op_index) for finding in trace.findings] == [(signature, 1)]
     assert (trace.verdict, [step.mode for step in trace.steps]) == (Verdict.BUG, ["extend", "decode"])
     assert worker.run(replace(program, seed=0), SECONDS).verdict is Verdict.OK
+
+
+PRETEND_GPU = "tests.fuzz.pretend_gpu_executor"
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_on_a_gpu_no_tensor_of_the_host_meets_one_of_its_own(real_worker: RealWorker, name: str) -> None:
+    """On a pretended one: see tests.fuzz.pretend_gpu. Triton's kernels and torch's operations see its tensors only."""
+    verifies = name.startswith("verify")
+    pair = {"prefill": "triton", "decode": "fa3"} if verifies else {"prefill": "torch_native", "decode": "triton"}
+    on_host = golden(name, **pair)
+    on_gpu = replace(on_host, world=replace(on_host.world, device="cuda"))
+    trace = real_worker("0.5.23", PRETEND_GPU).run(on_gpu, SECONDS)
+    assert (signatures(trace), [step.mode for step in trace.steps]) == ([], MODES[name])
+    assert timeless(trace) == timeless(real_worker("0.5.23").run(on_host, SECONDS))
