@@ -84,17 +84,12 @@ def timeless(trace: Trace) -> Any:
 
 
 def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker) -> None:
-    worker = real_worker("0.5.23")
-    limits = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {"prefill": 3, "decode": 3}}, tokens_max=80)
-    found = {}
-    for seed in range(25):
-        program = program_for(seed, limits)
-        # A window is left out: triton's decode sees one key fewer in it, which is a fault and a finding.
-        program = replace(program, world=replace(program.world, sliding_window=0))
-        trace = worker.run(program, SECONDS)
-        if trace.findings or not trace.steps:
-            found[seed] = signatures(trace)
-    assert found == {}
+    # 0.5.12: later releases' fa3 draft extend passes the page table's end near the context limit.
+    worker = real_worker("0.5.12")
+    limits = Limits(pairs=("triton:fa3",), tokens_max=80)
+    traces = [worker.run(program_for(seed, limits), SECONDS) for seed in range(25)]
+    assert [signatures(trace) for trace in traces if trace.verdict not in (Verdict.OK, Verdict.UNSUPPORTED)] == []
+    assert sum(trace.verdict is Verdict.OK for trace in traces) >= 20
 
 
 @pytest.mark.parametrize("runner", ["fake", "real"])
