@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from fuzz.finding import CUDA_FAULT, Finding, Verdict
-from fuzz.oracle import ORACLES, StepView
-from fuzz.oracle.bounds import batch_of, slot_policies, table_policy
+from fuzz.oracle import ORACLES, Fault, StepView
+from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
 from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.state import restore_kv, serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
@@ -136,6 +136,7 @@ class _Run:
         self.server: Any = None
         self.scheduler: Scheduler | None = None
         self.leaf = ""  # the class that serves the step under way
+        self.unjudged: list[Violation] = []  # what the checked interpreter saw since a step was judged
 
     def start(self) -> None:
         try:
@@ -157,17 +158,20 @@ class _Run:
         began = time.perf_counter()
         plan: StepPlan | None = None
         try:
-            for plan in _steps(self.scheduler, op):
+            steps = _steps(self.scheduler, op)
+            while (plan := self._planned(steps)) is not None:
                 mode = plan.mode
                 faults = self._step(index, plan)
                 seconds = time.perf_counter() - began
                 self.steps.append(Step(index, mode, Verdict.BUG if faults else Verdict.OK, seconds, plan.batch))
                 began = time.perf_counter()
                 mode = self._next_mode(op, mode)
+            self._judge_strays(index, mode)
         except Exception as error:  # noqa: BLE001 - the boundary
             judgement = judge(error, sglang.handed_in(), f"{self.leaf}.{mode}" if self.leaf else "")
             batch = plan.batch if plan is not None and plan.mode == mode else {}
             self.steps.append(Step(index, mode, judgement.verdict, time.perf_counter() - began, batch))
+            self._judge_strays(index, mode)  # first: what went wrong in a kernel may be what was raised over later
             self._record(judgement, index, mode)
             return False
         if isinstance(op, (Finish, Retract)):
@@ -175,6 +179,35 @@ class _Run:
                 Step(index, op.kind, Verdict.OK, time.perf_counter() - began, {"requests": list(op.requests)})
             )
         return True
+
+    def _planned(self, steps: Iterator[StepPlan]) -> StepPlan | None:
+        """The op's next step, or None. SGLang runs kernels to prepare it (locations, trees), which are watched, too."""
+        with self._watched(None):
+            return next(steps, None)
+
+    @contextmanager
+    def _watched(self, plan: StepPlan | None) -> Iterator[None]:
+        """Interpreted kernels run checked, against the rows of this step if there is one; on a GPU they are out of sight."""
+        if torch.cuda.is_available():
+            yield
+            return
+        policies = [] if plan is None else [*slot_policies(plan), table_policy(plan)]
+        with interpreter.checked(policies, batch=None if plan is None else batch_of(plan)) as log:
+            try:
+                yield
+            finally:
+                self.unjudged += log.violations
+
+    def _judge_strays(self, index: int, mode: str) -> None:
+        """What kernels did wrong that no step was judged for: after the last one, or before an exception."""
+        self._add(out_of_bounds(self.unjudged, mode), index, mode)
+        self.unjudged.clear()
+
+    def _add(self, faults: Sequence[Fault], index: int, mode: str) -> None:
+        for fault in faults:
+            finding = Finding(Verdict.BUG, fault.signature, fault.title, fault.message, index, mode, fault.evidence)
+            if all(known.signature != finding.signature for known in self.findings):
+                self.findings.append(finding)
 
     def _next_mode(self, op: Op, mode: str) -> str:
         """The mode to file an exception under that comes after this step and before the next forward batch is made."""
@@ -191,7 +224,7 @@ class _Run:
         self.leaf = type(leaf).__name__
         kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
         inputs_before = _inputs(plan)
-        with _watched(plan) as violations:
+        with self._watched(plan):
             taps = self.server.forward(plan, self._draw(number))
             self._synchronize()
         view = StepView(
@@ -204,15 +237,11 @@ class _Run:
             runner.attn_backend,
             leaf,
             self._rerun(plan, taps),
-            tuple(violations),
+            tuple(self.unjudged),
         )
+        self.unjudged.clear()
         faults = [fault for oracle in self.oracles for fault in oracle(view)]
-        for fault in faults:
-            finding = Finding(
-                Verdict.BUG, fault.signature, fault.title, fault.message, index, plan.mode, fault.evidence
-            )
-            if all(known.signature != finding.signature for known in self.findings):
-                self.findings.append(finding)
+        self._add(faults, index, plan.mode)
         if faults:
             restore_kv(view)
         self.scheduler.commit(plan, taps)
@@ -230,7 +259,10 @@ class _Run:
 
         def rerun() -> tuple[Sequence[Tap], Any]:
             backend = self.server.rebuild_backend()
-            return self.server.replay(plan, taps, backend), backend
+            with self._watched(plan):  # nothing wild is to be touched here either
+                again = self.server.replay(plan, taps, backend)
+            self.unjudged.clear()  # the same once more
+            return again, backend
 
         return rerun
 
@@ -257,17 +289,6 @@ class _Run:
     def _record(self, judgement: Judgement, index: int, mode: str) -> None:
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)
         self.findings.append(Finding(*values, index, mode, judgement.evidence))
-
-
-@contextmanager
-def _watched(plan: StepPlan) -> Iterator[list[Violation]]:
-    """Interpreted kernels run checked, against the rows of this step; on a GPU they are out of sight."""
-    if torch.cuda.is_available():
-        yield []
-        return
-    policies = [*slot_policies(plan), table_policy(plan)]
-    with interpreter.checked(policies, batch=batch_of(plan)) as log:
-        yield log.violations
 
 
 def _steps(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:

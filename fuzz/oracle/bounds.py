@@ -21,14 +21,19 @@ from stubs.slots import kv_buffers
 
 
 def kernels_in_bounds(view: StepView) -> list[Fault]:
+    """What kernels did in this step, and in SGLang's preparing it."""
+    return out_of_bounds(view.violations, view.plan.mode)
+
+
+def out_of_bounds(violations: Sequence[Violation], mode: str) -> list[Fault]:
     """One fault per kind, kernel and argument; the evidence is the first violation in full."""
     faults: dict[Signature, Fault] = {}
-    for violation in view.violations:
+    for violation in violations:
         signature = Signature("bounds", violation.kind, f"{violation.kernel}.{violation.argument}")
         if signature in faults:
             continue
         title = f"{violation.kernel} {_DONE[violation.access]} {_where(violation)} through {violation.argument}"
-        evidence = {"mode": view.plan.mode, "line": violation.text}
+        evidence = {"mode": mode, "line": violation.text}
         if violation.request is not None:
             evidence["request"] = str(violation.request)
         faults[signature] = Fault(signature, title, str(violation), evidence)
