@@ -8,6 +8,7 @@ from fuzz.oracle.view import Fault, StepView
 ORACLES = (
     bounds.kernels_in_bounds,
     bounds.guards_intact,
+    state.batch_sound,
     state.inputs_unchanged,
     state.kv_written_where_told,
     state.metadata_sound,

@@ -60,6 +60,9 @@ def judge(error: BaseException, supplied: tuple[type, ...] = (), met_in: str = "
         return _judgement(Verdict.INFRA, "harness", "missing_package", str(root.name), _first_line(root), root)
     if _NO_GPU.search(str(root)):
         return _judgement(Verdict.INFRA, "harness", "no_gpu", reader or _our_place(root), _first_line(root), root)
+    if reader and _refused_by_triton(root):
+        kind = type(root).__name__
+        return _judgement(Verdict.BUG, "contract", kind, reader, f"{kind} in {reader}: {_first_line(root)}", root)
     if not reader or _innermost_is_ours(root):
         return _judgement(Verdict.INFRA, "harness", type(root).__name__, _our_place(root), _first_line(root), root)
     ours = _called_stub(root)
@@ -207,6 +210,11 @@ def _innermost_is_ours(error: BaseException) -> bool:
     """Whether the error was raised in the harness (not in a library it or SGLang called)."""
     rooms = [room for room in map(_room, _frames(error)) if room in ("stubs", "fuzz", "sglang")]
     return bool(rooms) and rooms[-1] != "sglang"
+
+
+def _refused_by_triton(error: BaseException) -> bool:
+    """Whether Triton's language itself rejects what a kernel says; our interpreter only stands between the two."""
+    return str(list(_frames(error))[-1].f_globals.get("__name__", "")).startswith("triton.language.")
 
 
 def _our_place(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """State oracle: what a step may write, what its metadata may point at, and that its history leaves no mark.
 
-Checks KV buffers outside and at ``out_cache_loc``, the tensors that a forward may only read, the shape of index
-metadata and whose slots it names, and each step on a fresh wrapper against the same step after any history.
+Checks that a batch counts its new tokens right, KV buffers outside and at ``out_cache_loc``, the tensors that a forward
+may only read, the shape of index metadata and whose slots it names, and each step on a fresh wrapper against the same
+step after any history.
 Does not check private scratch buffers (float tensors of the metadata).
 """
 
@@ -29,6 +30,24 @@ def inputs_unchanged(view: StepView) -> list[Fault]:
         )
         for name, before in view.inputs_before.items()
         if not torch.equal(before, view.inputs_after[name])
+    ]
+
+
+def batch_sound(view: StepView) -> list[Fault]:
+    """What a forward batch says of its own size in several places is the same everywhere."""
+    batch = view.plan.forward_batch
+    lens = getattr(batch, "extend_seq_lens", None)
+    said = getattr(batch, "extend_num_tokens", None)
+    if batch.forward_mode.is_idle() or said is None or not isinstance(lens, torch.Tensor):
+        return []
+    if said == int(lens.sum()):
+        return []
+    return [
+        Fault(
+            Signature("state", "batch_unsound", f"ForwardBatch.extend_num_tokens.{view.plan.mode}"),
+            f"{view.plan.mode}: the batch counts its new tokens wrong",
+            f"extend_num_tokens is {said}, and extend_seq_lens are {lens.tolist()[:12]}",
+        )
     ]
 
 

@@ -311,6 +311,29 @@ def test_error_of_our_own_code_that_sglang_called_is_infra(target: Any) -> None:
     assert judgement.signature.place == "stubs.kernels.fa3._side"
 
 
+def test_kernel_that_triton_rejects_is_a_bug_although_our_interpreter_stands_between(target: Any) -> None:
+    judgement = judged(target.call, rejecting("stubs.interpreter_replay", rejecting("triton.language.semantic")))
+    assert summary(judgement) == ("bug", "contract/ValueError/call")
+
+
+def test_the_same_error_of_our_interpreter_itself_is_infra(target: Any) -> None:
+    judgement = judged(target.call, rejecting("stubs.interpreter_replay"))
+    assert summary(judgement) == ("infra", "harness/ValueError/stubs.interpreter_replay.call")
+
+
+def rejecting(module: str, below: Callable[[], Any] | None = None) -> Callable[[], Any]:
+    """A function of the module of this name that calls ``below``, or rejects a kernel in Triton's words."""
+    code = """
+def call():
+    if below:
+        below()
+    raise ValueError("Unsupported ptr type int64 in `tl.load`")
+"""
+    namespace: dict[str, Any] = {"__name__": module, "below": below}
+    exec(code, namespace)  # noqa: S102 - so that the frame is of that module
+    return namespace["call"]  # type: ignore[no-any-return]
+
+
 # --- wrapped by Triton's interpreter -----------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fuzz.oracle.state import (
+    batch_sound,
     cold_equals_warm,
     inputs_unchanged,
     kv_written_where_told,
@@ -90,6 +91,41 @@ class Case:
 
 def told(faults: list[Fault]) -> list[tuple[str, str]]:
     return [(str(fault.signature), fault.message) for fault in faults]
+
+
+# --- the batch ---------------------------------------------------------------------------------------------------
+
+
+class Mode:
+    def __init__(self, idle: bool) -> None:
+        self.idle = idle
+
+    def is_idle(self) -> bool:
+        return self.idle
+
+
+@pytest.mark.parametrize(
+    ("counted", "is_idle", "faults"),
+    [
+        (5, False, []),
+        (None, False, []),
+        (0, True, []),
+        (
+            4,
+            False,
+            [
+                (
+                    "state/batch_unsound/ForwardBatch.extend_num_tokens.decode",
+                    "extend_num_tokens is 4, and extend_seq_lens are [3, 2]",
+                )
+            ],
+        ),
+    ],
+)
+def test_new_tokens_are_counted_once(counted: int | None, is_idle: bool, faults: list[tuple[str, str]]) -> None:
+    view = Case().view()
+    batch = SimpleNamespace(forward_mode=Mode(is_idle), extend_num_tokens=counted, extend_seq_lens=torch.tensor([3, 2]))
+    assert told(batch_sound(replace(view, plan=replace(view.plan, forward_batch=batch)))) == faults
 
 
 # --- KV rows -----------------------------------------------------------------------------------------------------
