@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import bench, verbs
+from fuzz import bench
 from fuzz.__main__ import main
 from fuzz.audit import AuditReport, Reader
 from fuzz.audit import Row as AuditRow
@@ -27,6 +27,7 @@ from fuzz.program import Row as ExtendRow
 from fuzz.revisions import ReplayResult, Rig, ShrinkResult
 from fuzz.store import StoreError
 from fuzz.targets import TargetError
+from fuzz.verbs import benches, campaigns, inspections, revisits
 from stubs.world import World
 from tests.fuzz.conftest import FAKE_EXECUTOR, MakeTarget
 from tests.reports.sample import FINDING
@@ -60,7 +61,7 @@ class Campaign:
 @pytest.fixture
 def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Campaign:
     made = Campaign(RESULT)
-    monkeypatch.setattr(verbs, "run_campaign", made)
+    monkeypatch.setattr(campaigns, "run_campaign", made)
     monkeypatch.chdir(tmp_path)
     return made
 
@@ -168,7 +169,7 @@ def test_a_message_of_several_lines_is_one_line(
     def refuse(options: CampaignOptions, progress: Progress) -> CampaignResult:
         raise CampaignError("first\n\tsecond.")
 
-    monkeypatch.setattr(verbs, "run_campaign", refuse)
+    monkeypatch.setattr(campaigns, "run_campaign", refuse)
     assert mistake(capsys, "run") == "first second"
 
 
@@ -192,8 +193,8 @@ def test_exit_status_of_errors(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(verbs, "run_campaign", fail)
-    monkeypatch.setattr(verbs.revisions, "replay_all", fail)
+    monkeypatch.setattr(campaigns, "run_campaign", fail)
+    monkeypatch.setattr(revisits.revisions, "replay_all", fail)
     assert main([verb, str(saved)] if verb == "replay" else [verb]) == status
 
 
@@ -201,7 +202,7 @@ def test_our_own_fault_asks_to_be_reported(capsys: pytest.CaptureFixture[str], m
     def fail(*arguments: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(verbs, "run_campaign", fail)
+    monkeypatch.setattr(campaigns, "run_campaign", fail)
     main(["run"])
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
@@ -311,7 +312,7 @@ def test_run_from_end_to_end(
     def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
         return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
 
-    monkeypatch.setattr(verbs, "run_campaign", with_fake_executor)
+    monkeypatch.setattr(campaigns, "run_campaign", with_fake_executor)
     monkeypatch.chdir(tmp_path)
     target = f"path:{make_target()}"
     assert main(["run", "--target", target, "--programs", "20", "--out", "o"]) == 0
@@ -345,7 +346,7 @@ def test_replay_exits_by_the_worst(
     for number, _ in enumerate(states):
         (tmp_path / f"{number}.py").touch()
     monkeypatch.setattr(
-        verbs.revisions, "replay_all", lambda paths, *rest: [replayed(p, states[int(p.stem)]) for p in paths]
+        revisits.revisions, "replay_all", lambda paths, *rest: [replayed(p, states[int(p.stem)]) for p in paths]
     )
     assert main(["replay", str(tmp_path)]) == status
 
@@ -357,13 +358,13 @@ def test_replay_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, saved: Pat
         seen.extend([paths, target, times, rig])
         return [replayed(paths[0], "clean")]
 
-    monkeypatch.setattr(verbs.revisions, "replay_all", replay_all)
+    monkeypatch.setattr(revisits.revisions, "replay_all", replay_all)
     main(["replay", str(saved), "--target", "pypi:1", "--times", "7"])
     assert seen == [[saved], "pypi:1", 7, Rig(sys.executable)]
 
 
 def test_replay_json(monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(verbs.revisions, "replay_all", lambda paths, *rest: [replayed(paths[0], "bug")])
+    monkeypatch.setattr(revisits.revisions, "replay_all", lambda paths, *rest: [replayed(paths[0], "bug")])
     assert main(["replay", str(saved), "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["exit_code"] == 1
@@ -381,8 +382,8 @@ SHRUNK = Confirmed(SMALLER, Finding(Verdict.BUG, Signature("contract", "E", "A.b
 def test_shrink_prints_the_script_alone(
     monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
-    monkeypatch.setattr(verbs.answers, "script_of", lambda result: "the script\n")
+    monkeypatch.setattr(revisits.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
+    monkeypatch.setattr(revisits.answers, "script_of", lambda result: "the script\n")
     assert main(["shrink", str(saved)]) == 0
     out, err = capsys.readouterr()
     assert out == "the script\n"
@@ -392,7 +393,7 @@ def test_shrink_prints_the_script_alone(
 def test_shrink_prints_the_program_where_no_script_can_show_it(
     monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
+    monkeypatch.setattr(revisits.revisions, "shrink_path", lambda path, *rest: shrunk(path, SHRUNK))
     assert main(["shrink", str(saved)]) == 0
     assert parse(capsys.readouterr().out) == SMALLER
 
@@ -400,7 +401,7 @@ def test_shrink_prints_the_program_where_no_script_can_show_it(
 def test_shrink_says_why_it_could_not(
     monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs.revisions, "shrink_path", lambda path, *rest: shrunk(path, None))
+    monkeypatch.setattr(revisits.revisions, "shrink_path", lambda path, *rest: shrunk(path, None))
     assert main(["shrink", str(saved)]) == 125
     assert capsys.readouterr().err == f"seamripper: {saved}: the bug does not show here: why\n"
 
@@ -426,7 +427,7 @@ def test_compare_prints_the_table_and_the_reasons(
     monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(verbs.revisions, "compare", lambda *given: seen.extend(given) or COMPARED)
+    monkeypatch.setattr(revisits.revisions, "compare", lambda *given: seen.extend(given) or COMPARED)
     assert main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--times", "2"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["repro", "pypi:1", "pypi:2", "introduced", "in", "fixed", "in"],
@@ -440,7 +441,7 @@ def test_compare_prints_the_table_and_the_reasons(
 def test_compare_writes_its_table(
     monkeypatch: pytest.MonkeyPatch, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs.revisions, "compare", lambda *given: COMPARED)
+    monkeypatch.setattr(revisits.revisions, "compare", lambda *given: COMPARED)
     out = tmp_path / "o"
     main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--out", str(out), "--json"])
     assert json.loads(capsys.readouterr().out)["rows"][0]["fixed_in"] == "pypi:2"
@@ -460,12 +461,12 @@ SURVEY = Report(
 
 @pytest.mark.parametrize(("survey", "status"), [(SURVEY, 0), (replace(SURVEY, error="no sglang"), 3)])
 def test_doctor_exits_by_what_can_run(monkeypatch: pytest.MonkeyPatch, survey: Report, status: int) -> None:
-    monkeypatch.setattr(verbs, "diagnose", lambda target, python: survey)
+    monkeypatch.setattr(inspections, "diagnose", lambda target, python: survey)
     assert main(["doctor"]) == status
 
 
 def test_doctor_lists_what_is_stood_in(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(verbs, "diagnose", lambda target, python: SURVEY)
+    monkeypatch.setattr(inspections, "diagnose", lambda target, python: SURVEY)
     main(["doctor"])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["sgl_kernel", "stood", "in", "not", "installed"] in rows
@@ -482,14 +483,14 @@ FINE_ROW = replace(GAP_ROW, name="other", answer="base", gap=False)
 def test_audit_exits_1_on_a_gap(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_target: MakeTarget, rows: tuple[AuditRow, ...], status: int
 ) -> None:
-    monkeypatch.setattr(verbs, "read_audit", lambda folder, wrappers: AuditReport(rows, (), ()))
+    monkeypatch.setattr(inspections, "read_audit", lambda folder, wrappers: AuditReport(rows, (), ()))
     assert main(["audit", "--target", f"path:{make_target()}"]) == status
 
 
 def test_audit_prints_ranked_rows(
     monkeypatch: pytest.MonkeyPatch, make_target: MakeTarget, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verbs, "read_audit", lambda folder, wrappers: AuditReport((GAP_ROW,) * 25, (), ()))
+    monkeypatch.setattr(inspections, "read_audit", lambda folder, wrappers: AuditReport((GAP_ROW,) * 25, (), ()))
     main(["audit", "--target", f"path:{make_target()}"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["gap", "HybridAttnBackend", "field", "missing", "no", "eagle.py:build"]
@@ -504,7 +505,7 @@ def test_audit_hands_its_wrappers_on(monkeypatch: pytest.MonkeyPatch, make_targe
         seen.extend([folder, wrappers])
         return AuditReport((), (), ())
 
-    monkeypatch.setattr(verbs, "read_audit", read)
+    monkeypatch.setattr(inspections, "read_audit", read)
     folder = make_target()
     main(["audit", "--target", f"path:{folder}", "--wrapper", "A", "B"])
     assert seen == [folder, ("A", "B")]
@@ -516,7 +517,7 @@ def test_an_unknown_wrapper_is_one_line(
     def refuse(folder: Path, wrappers: tuple[str, ...]) -> AuditReport:
         raise ValueError("no wrapper named X in this release; it has A, B")
 
-    monkeypatch.setattr(verbs, "read_audit", refuse)
+    monkeypatch.setattr(inspections, "read_audit", refuse)
     line = mistake(capsys, "audit", "--target", f"path:{make_target()}", "--wrapper", "X")
     assert line == "no wrapper named X in this release; it has A, B; see seamripper audit --help"
 
@@ -549,7 +550,7 @@ def bench_results() -> list[bench.Result]:
 def test_bench_prints_a_table_and_the_survivors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(verbs, "run_bench", lambda options, say: bench_results())
+    monkeypatch.setattr(benches, "run_bench", lambda options, say: bench_results())
     assert main(["bench", "--mutants", "2", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "mutant 0 survived:\n-a < b\n+a <= b\n" in out
@@ -563,7 +564,7 @@ def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         seen.append(options)
         return []
 
-    monkeypatch.setattr(verbs, "run_bench", remember)
+    monkeypatch.setattr(benches, "run_bench", remember)
     words = [
         "--target",
         "path:x",
@@ -582,7 +583,7 @@ def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_bench_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    monkeypatch.setattr(verbs, "run_bench", lambda options, say: bench_results())
+    monkeypatch.setattr(benches, "run_bench", lambda options, say: bench_results())
     assert main(["bench", "--mutants", "2", "--out", str(tmp_path), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["by_oracle"] == {"numeric": 1}

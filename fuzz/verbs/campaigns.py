@@ -1,0 +1,108 @@
+"""Verbs that fuzz: a campaign, and its reports once more."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzz import answers, arguments
+from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
+from fuzz.display import Display, console
+from fuzz.order import ENGINES
+from fuzz.store import write_whole
+from fuzz.verbs.group import NEEDED, cli, print_json, tell
+
+SECONDS = 60.0  # of a campaign without a budget: enough for the import and a few hundred programs
+
+
+@cli.command(cls=arguments.Verb)
+@arguments.target_option("installed", "SGLang to test.  [default: installed]")
+@arguments.pair_option
+@click.option("--twins", is_flag=True, help="Also pairs of a backend with itself, which SGLang never assembles.")
+@arguments.runner_option
+@arguments.device_option
+@click.option("--engine", type=click.Choice(ENGINES), default="random", show_default=True)
+@click.option("--seconds", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Stop after N seconds.")
+@click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after N programs.")
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--known", metavar="DIR", type=click.Path(path_type=Path), help="Repro scripts of faults not to report.")
+@click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), default=Path("repros"), show_default=True)
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Records and reports.  [default: reports/out/...]"
+)
+@click.option("--shrink/--no-shrink", default=True, help="Shrink what is found.  [default: shrink]")
+@arguments.python_option
+@arguments.json_option
+def run(
+    seconds: float | None, programs: int | None, out: Path | None, python: str, as_json: bool, **chosen: Any
+) -> int:
+    """Fuzz a target; save a script for each new fault, and a report.
+
+    Exit status: 0 nothing new, 1 new findings, 2 bad usage, 3 could not run.
+    """
+    if seconds is None and programs is None:
+        seconds = SECONDS
+    options = CampaignOptions(
+        seconds=seconds,
+        programs=programs,
+        out=out or arguments.out_folder(chosen["target"]),
+        python=python,
+        **chosen,
+    )
+    with Display(console(stderr=True)) as display:
+        result = run_campaign(options, display)
+    reports = _write_reports(options)
+    if as_json:
+        print_json(answers.campaign_json(result, reports))
+    else:
+        _print_campaign(result, options.target, reports)
+    return result.exit_code
+
+
+def _write_reports(options: CampaignOptions) -> list[Path]:
+    """The reports of a campaign; run.json beside them lets `seamripper report` write them again."""
+    now = datetime.now(timezone.utc)
+    meta = {
+        "title": f"{options.target}, {now:%Y-%m-%d %H:%M} UTC",
+        "command": shlex.join(["seamripper", *click.get_current_context().obj]),
+        "python": options.python,
+    }
+    write_whole(options.out / "run.json", json.dumps(meta) + "\n")
+    try:
+        from reports import write_reports  # pandas takes seconds to import, and only reports need it
+    except ModuleNotFoundError as error:
+        tell(f"seamripper: no report written ({error}); {NEEDED}, then `seamripper report {options.out}`")
+        return []
+    return write_reports(options.out)
+
+
+def _print_campaign(result: CampaignResult, target: str, reports: list[Path]) -> None:
+    click.echo(answers.campaign_headline(result))
+    if result.findings:
+        console().print(answers.findings_table(result.findings))
+    for command in answers.replay_commands(result, target):
+        click.echo(f"replay: {command}")
+    click.echo(f"report: {next((path for path in reports if path.suffix == '.html'), result.out)}")
+
+
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@arguments.json_option
+def report(folder: Path, as_json: bool) -> int:
+    """Write the reports of a run's --out folder again."""
+    try:
+        from reports import write_reports
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"reports cannot be written ({error}); {NEEDED}") from None
+    paths = write_reports(folder)
+    if as_json:
+        print_json({"reports": [str(path) for path in paths]})
+    else:
+        click.echo("\n".join(str(path) for path in paths))
+    return 0
