@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from stubs.world import World, WorldError
@@ -138,7 +138,7 @@ class Program:
 def world_cost(world: World) -> int:
     """How far a world is from the plainest one: the number of fields that differ from the defaults, sizes included."""
     plain = World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
-    ours, theirs = world.to_json(), plain.to_json()
+    ours, theirs = asdict(world), asdict(plain)
     sizes = world.num_heads + world.num_layers + world.page_size + world.head_dim // 8 + world.context_len // 16
     differing = sum(int(ours[name] != theirs[name]) for name in ours)
     return 100 * differing + sizes + world.spec_draft_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -25,6 +25,10 @@ class World:
     ``logit_cap`` in logits (0 = none). ``prefill`` and ``decode`` are SGLang attention backend names.
     ``layout`` is the order in which free KV pages are handed out. ``overlap`` 1 means overlap scheduling,
     under which SGLang leaves the host mirrors of lengths out when no backend needs them.
+    ``query_scalar`` n scales logits by n ** -0.5 (0: by head_dim ** -0.5). ``alternate_layers`` 1: every second layer
+    has neither window nor cap. ``xai_temperature_len``: Grok's logit temperature behind so many tokens (0 = none).
+    ``save_kv_cache`` 0: the model writes K and V itself, before it calls the layer. ``deterministic`` 1:
+    --enable-deterministic-inference. ``logit_shift``: all logits are drawn about so far off 0.
     """
 
     prefill: str = "triton"
@@ -49,6 +53,13 @@ class World:
     spec_steps: int = 0
     spec_topk: int = 0
     spec_draft_tokens: int = 0
+    # Fields below came later: `to_json` leaves them out where they have their default.
+    query_scalar: int = 0
+    alternate_layers: int = 0
+    xai_temperature_len: int = 0
+    save_kv_cache: int = 1
+    deterministic: int = 0
+    logit_shift: int = 0
 
     @property
     def pair(self) -> str:
@@ -99,6 +110,8 @@ class World:
             raise WorldError(f"world.num_heads {self.num_heads} is no multiple of num_kv_heads {self.num_kv_heads}")
         if self.max_total_tokens % self.page_size:
             raise WorldError(f"world.max_total_tokens {self.max_total_tokens} is no multiple of page {self.page_size}")
+        if self.xai_temperature_len == 1:
+            raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
         self._check_speculative()
 
     def _check_speculative(self) -> None:
@@ -117,7 +130,10 @@ class World:
             raise WorldError(f"world.spec_draft_tokens is {width}; a tree of {steps=} {topk=} has at most {most}")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Every field of the first format, and later ones where they differ from their default."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        later = {field.name: field.default for field in fields(self)[_FIRST_FIELDS:]}
+        return {name: value for name, value in values.items() if name not in later or value != later[name]}
 
     @classmethod
     def from_json(cls, data: object) -> World:
@@ -131,6 +147,9 @@ class World:
         world.check()
         return world
 
+
+# How many fields the first format had: programs without the later ones keep the text and hash they had.
+_FIRST_FIELDS = 22
 
 # Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.
 _BOUNDS = (
@@ -148,6 +167,12 @@ _BOUNDS = (
     ("spec_steps", 0, 16),
     ("spec_topk", 0, 16),
     ("spec_draft_tokens", 0, 64),
+    ("query_scalar", 0, 65536),
+    ("alternate_layers", 0, 1),
+    ("xai_temperature_len", 0, 65536),
+    ("save_kv_cache", 0, 1),
+    ("deterministic", 0, 1),
+    ("logit_shift", -400, 400),
 )
 
 

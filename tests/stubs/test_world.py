@@ -19,6 +19,12 @@ def test_json_round_trip() -> None:
     assert World.from_json(EAGLE.to_json()) == EAGLE
 
 
+def test_later_fields_are_left_out_at_their_default() -> None:
+    assert "save_kv_cache" not in World().to_json()
+    assert list(World().to_json())[-1] == "spec_draft_tokens"
+    assert World(save_kv_cache=0).to_json()["save_kv_cache"] == 0
+
+
 def test_missing_fields_take_their_defaults() -> None:
     assert World.from_json({"page_size": 4}) == World(page_size=4)
 

@@ -1,0 +1,34 @@
+"""What one attention layer of a world is like: how it scales, bends and limits its logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stubs.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """``window`` in tokens before a query's own (0 = none), ``logit_cap`` in logits (0 = none).
+
+    ``temperature_len``: behind so many tokens logits are hotter, as Grok has them (0 = none).
+    """
+
+    scaling: float
+    window: int
+    logit_cap: int
+    temperature_len: int
+
+
+def layer_of(world: World, index: int) -> Layer:
+    """Layer ``index`` of a model of ``world``; a draft model's only layer is like the target's first.
+
+    Models that alternate (Gemma 2, gpt-oss) have their window on the even layers.
+    """
+    is_plain = bool(world.alternate_layers) and index % 2 == 1
+    return Layer(
+        scaling=(world.query_scalar or world.head_dim) ** -0.5,
+        window=0 if is_plain else world.sliding_window,
+        logit_cap=0 if is_plain else world.logit_cap,
+        temperature_len=world.xai_temperature_len,
+    )
