@@ -29,6 +29,8 @@ class World:
     has neither window nor cap. ``xai_temperature_len``: Grok's logit temperature behind so many tokens (0 = none).
     ``save_kv_cache`` 0: the model writes K and V itself, before it calls the layer. ``deterministic`` 1:
     --enable-deterministic-inference. ``logit_shift``: all logits are drawn about so far off 0.
+    ``window_tokens``: the size of a pool of their own for the layers that have a window (0 = one pool for all layers).
+    ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
     """
 
     prefill: str = "triton"
@@ -60,6 +62,8 @@ class World:
     save_kv_cache: int = 1
     deterministic: int = 0
     logit_shift: int = 0
+    window_tokens: int = 0
+    radix_cache: int = 1
 
     @property
     def pair(self) -> str:
@@ -86,8 +90,8 @@ class World:
 
     @property
     def pool_pages(self) -> int:
-        """Pages a request may own; page 0 is padding and never handed out."""
-        return self.max_total_tokens // self.page_size
+        """Pages that requests may own, page 0 not counted: of the smaller pool, for a page is taken from each."""
+        return min(self.max_total_tokens, self.window_tokens or self.max_total_tokens) // self.page_size
 
     def check(self) -> None:
         """Raise WorldError on the first rule broken."""
@@ -112,7 +116,19 @@ class World:
             raise WorldError(f"world.max_total_tokens {self.max_total_tokens} is no multiple of page {self.page_size}")
         if self.xai_temperature_len == 1:
             raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
+        self._check_window_pool()
         self._check_speculative()
+
+    def _check_window_pool(self) -> None:
+        if not self.window_tokens:
+            return
+        if not (self.sliding_window and self.alternate_layers and self.num_layers > 1):
+            raise WorldError(
+                f"world.window_tokens is {self.window_tokens} with {self.sliding_window=}, {self.alternate_layers=}, "
+                f"{self.num_layers=}; expected a window, on every second of two layers or more"
+            )
+        if self.window_tokens % self.page_size:
+            raise WorldError(f"world.window_tokens {self.window_tokens} is no multiple of page {self.page_size}")
 
     def _check_speculative(self) -> None:
         steps, topk, width = self.spec_steps, self.spec_topk, self.spec_draft_tokens
@@ -173,6 +189,8 @@ _BOUNDS = (
     ("save_kv_cache", 0, 1),
     ("deterministic", 0, 1),
     ("logit_shift", -400, 400),
+    ("window_tokens", 0, 1 << 20),
+    ("radix_cache", 0, 1),
 )
 
 
