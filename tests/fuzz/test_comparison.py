@@ -26,7 +26,23 @@ def test_nothing_else_is_fixed() -> None:
 
 def test_introduced_and_fixed_name_the_first_target() -> None:
     given = row("clean", "bug", "bug", "infra", "clean", "clean")
-    assert (given.introduced_in, given.fixed_in) == ("t1", "t4")
+    assert (given.introduced_in, given.fixed_in) == ("t1", "t3..t4")
+
+
+def test_coming_back_is_no_introduction() -> None:
+    given = row("clean", "bug", "clean", "infra", "bug")
+    assert (given.introduced_in, given.fixed_in, given.back_again_in) == ("t1", "t2", "t3..t4")
+
+
+def test_too_few_clean_runs_are_no_fix() -> None:
+    given = row("bug", "unsure", "clean")
+    assert (states(given), given.fixed_in) == (["bug", "unsure", "fixed"], "t1..t2")
+
+
+def test_latent_is_what_every_target_has_that_can_be_told() -> None:
+    assert row("infra", "bug", "bug").is_latent
+    assert not row("bug", "clean").is_latent
+    assert not row("infra").is_latent
 
 
 def test_bug_on_the_first_target_was_not_introduced_there() -> None:
@@ -46,13 +62,27 @@ def test_exit_1_only_for_what_worked_on_the_first_target() -> None:
 
 
 def test_cells_are_plain() -> None:
-    assert CompareResult(("t0",), (row("bug"),)).cells == [
-        {"repro": "a.py", "target": "t0", "state": "bug", "k": 3, "n": 3, "detail": "", "sglang_version": ""}
-    ]
+    (cell,) = CompareResult(("t0",), (row("bug"),)).cells
+    assert {key: cell[key] for key in ("repro", "target", "state", "k", "n", "detail", "cached")} == {
+        "repro": "a.py",
+        "target": "t0",
+        "state": "bug",
+        "k": 3,
+        "n": 3,
+        "detail": "",
+        "cached": 0,
+    }
+    assert [round(cell[end], 3) for end in ("low", "high")] == [0.292, 1.0]
+
+
+def test_cell_that_never_ran_has_no_interval() -> None:
+    cell = Cell("a.py", "t0", "infra", 0, 0).to_json()
+    assert (cell["low"], cell["high"]) == (None, None)
 
 
 def test_json_names_what_the_table_shows() -> None:
-    data = CompareResult(("t0", "t1"), (row("bug", "clean"),)).to_json()
-    assert data["exit_code"] == 0
-    assert data["targets"] == ["t0", "t1"]
-    assert (data["rows"][0]["fixed_in"], data["rows"][0]["introduced_in"]) == ("t1", None)
+    data = CompareResult(("t0", "t1", "t2"), (row("bug", "clean", "bug"),)).to_json()
+    assert (data["exit_code"], data["targets"]) == (0, ["t0", "t1", "t2"])
+    (line,) = data["rows"]
+    assert (line["introduced_in"], line["fixed_in"], line["back_again_in"], line["latent"]) == (None, "t1", "t2", False)
+    assert line["changes"] == [{"kind": "fixed", "in": "t1"}, {"kind": "back again", "in": "t2"}]
