@@ -15,6 +15,7 @@ from itertools import accumulate
 import torch
 
 from stubs.kernels.contract import ContractBreach, require
+from stubs.kernels.door import closed_kernel
 
 BUILD = "build_tree_kernel_efficient"
 VERIFY = "verify_tree_greedy"
@@ -24,6 +25,7 @@ DRAFT_TOKENS_MAX = 1024  # one CUDA thread a node
 PACKED_DRAFT_TOKENS_MAX = 32  # a packed row is at most four bytes
 
 
+@closed_kernel
 def build_tree_kernel_efficient(
     parent_list: torch.Tensor,
     selected_index: torch.Tensor,
@@ -83,6 +85,7 @@ def build_tree_kernel_efficient(
             _square(cells, offsets[request] + length, nodes, length + nodes)[:] = _ancestry(paths)
 
 
+@closed_kernel
 def verify_tree_greedy(
     predicts: torch.Tensor,
     accept_index: torch.Tensor,

@@ -13,6 +13,7 @@ import torch
 from stubs.kernels import fa3_contract as contract
 from stubs.kernels.attention import Rules, attend
 from stubs.kernels.contract import ContractBreach, require, require_absent
+from stubs.kernels.door import closed_kernel
 from stubs.kernels.fa3_contract import KVCACHE, VARLEN
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
@@ -20,6 +21,7 @@ Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 SCHEDULER = "get_scheduler_metadata"
 
 
+@closed_kernel
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor | None,
@@ -106,6 +108,7 @@ def flash_attn_with_kvcache(
     return (o, lse) if return_softmax_lse else o
 
 
+@closed_kernel
 def flash_attn_varlen_func(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -166,6 +169,7 @@ def flash_attn_varlen_func(
     return (o, lse) if return_softmax_lse else o
 
 
+@closed_kernel
 def get_scheduler_metadata(
     batch_size: int,
     max_seqlen_q: int,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 from stubs.kernels.contract import require
+from stubs.kernels.door import closed_kernel
 
 MERGE = "merge_state_v2"
 PACK_BYTES = 16  # the kernel moves 16 bytes at a time along the head dim
 
 
+@closed_kernel
 def merge_state_v2(
     v_a: torch.Tensor,
     s_a: torch.Tensor,
