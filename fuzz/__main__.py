@@ -12,6 +12,7 @@ import click
 from fuzz.answers import COULD_NOT_RUN
 from fuzz.campaign import CampaignError
 from fuzz.generate import LimitsError
+from fuzz.known_bugs import KnownBugsError
 from fuzz.process import WorkerError
 from fuzz.program import ProgramError
 from fuzz.revisions import CANNOT_TELL
@@ -21,7 +22,7 @@ from fuzz.verbs import cli
 from stubs.world import WorldError
 
 # What a user can get wrong; anything else that is raised is a fault of ours.
-USER_ERRORS = (CampaignError, LimitsError, ProgramError, TargetError, WorldError)
+USER_ERRORS = (CampaignError, KnownBugsError, LimitsError, ProgramError, TargetError, WorldError)
 ENVIRONMENT_ERRORS = (StoreError, WorkerError)
 BAD_USAGE, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as shells spell SIGINT and SIGPIPE
 

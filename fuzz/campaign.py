@@ -20,7 +20,7 @@ from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
 from fuzz.record import Record
 from fuzz.repro import known_signatures
-from fuzz.script import Provenance, ScriptError, write_program, write_script
+from fuzz.script import Provenance, write_repro
 from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
 from fuzz.targets import open_target
@@ -236,13 +236,7 @@ class _Campaign:
             command=self.options.command,
             versions=f"sglang {self.version}",
         )
-        program, finding = confirmed.program, confirmed.finding
-        try:
-            if confirmed.trace is None:
-                raise ScriptError("no run of it came back")
-            text = write_script(program, finding, confirmed.trace, provenance)
-        except ScriptError as error:
-            text = write_program(program, finding, str(error), provenance)
+        text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
         write_whole(path, text)
         return str(path)
 

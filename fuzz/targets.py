@@ -15,9 +15,10 @@ import platformdirs
 from fuzz import releases, worktrees
 from fuzz.target import Target, TargetError
 
-__all__ = ["CACHE_VARIABLE", "Target", "TargetError", "default_cache", "open_target", "resolve"]
+__all__ = ["CACHE_VARIABLE", "SCHEMES", "Target", "TargetError", "default_cache", "open_target", "resolve"]
 
 CACHE_VARIABLE = "SEAMRIPPER_CACHE"
+SCHEMES = ("pypi", "path", "git")  # of specs; the one other spec is "installed"
 _EXPECTED = "installed, pypi:VERSION, path:DIR or git:DIR@REV"
 # The revision is what follows the last @, except that of HEAD@{1}.
 _GIT = re.compile(r"(?P<folder>.+)@(?P<revision>[^@{][^@]*(?:@\{[^}]*\})?)")
