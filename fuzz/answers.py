@@ -55,7 +55,7 @@ def campaign_headline(result: CampaignResult) -> str:
 
 def findings_table(findings: Sequence[dict[str, Any]]) -> Table:
     """New bugs first, then what is known, then what the harness lacks."""
-    table = _table("", "fault", "signature", "pair", "step", "shows", "met")
+    table = plain_table("", "fault", "signature", "pair", "step", "shows", "met")
     for finding in sorted(findings, key=lambda finding: (not is_new_bug(finding), finding["known"])):
         label = "new" if is_new_bug(finding) else "known" if finding["known"] else finding["verdict"]
         shown, runs = finding["reliability"]
@@ -77,7 +77,7 @@ def replay_commands(result: CampaignResult, target: str) -> list[str]:
 
 
 def replay_table(results: Sequence[ReplayResult]) -> Table:
-    table = _table("repro", "target", "state", "shows", "")
+    table = plain_table("repro", "target", "state", "shows", "")
     for result in results:
         cell = result.cell
         detail = result.finding.title if result.finding else cell.detail
@@ -103,7 +103,7 @@ def script_of(result: ShrinkResult) -> str:
 
 def compare_table(result: CompareResult) -> Table:
     """Repros down, targets across, and where each fault came and went."""
-    table = _table("repro", *result.targets, "introduced in", "fixed in")
+    table = plain_table("repro", *result.targets, "introduced in", "fixed in")
     for row in result.rows:
         cells = [_state(cell).append(f" {cell.k}/{cell.n}", "dim") for cell in row.cells]
         table.add_row(Text(Path(row.repro).name), *cells, Text(row.introduced_in or "–"), Text(row.fixed_in or "–"))
@@ -122,7 +122,7 @@ def compare_notes(result: CompareResult) -> list[str]:
 
 
 def doctor_table(report: doctor.Report) -> Table:
-    table = _table("", "", "")
+    table = plain_table("", "", "")
     for what, state, detail in doctor.to_table_rows(report):
         table.add_row(Text(what), Text(state, STYLES.get(state, "")), Text(_line(detail)))
     return table
@@ -130,7 +130,7 @@ def doctor_table(report: doctor.Report) -> Table:
 
 def audit_table(report: AuditReport) -> Table:
     """The rows that matter most, worst first."""
-    table = _table("", "wrapper", "name", "answer", "why", "read in")
+    table = plain_table("", "wrapper", "name", "answer", "why", "read in")
     for row in report.rows[:AUDIT_ROWS_MAX]:
         places = [reader.place.rsplit("/", 1)[-1] for reader in row.readers]
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""
@@ -152,7 +152,7 @@ def audit_headline(report: AuditReport) -> str:
 
 
 def bench_table(results: Sequence[Result]) -> Table:
-    table = _table("", "", "place", "fault", "before", "after", "shown by", "s", "programs")
+    table = plain_table("", "", "place", "fault", "before", "after", "shown by", "s", "programs")
     for result in results:
         mutant = result.mutant
         table.add_row(
@@ -187,7 +187,7 @@ def _shows(cell: Cell) -> Text:
     return Text(f"{cell.k}/{cell.n}" if cell.n else "–")
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
     """No box: a narrow terminal keeps its columns for words."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for column in columns:

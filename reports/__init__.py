@@ -1,5 +1,6 @@
 """What a run found, for people: DataFrames, and Markdown, CSV, HTML and JUnit made from them."""
 
+from reports.contrast import contrast_table, write_contrast
 from reports.load import Run, load_findings, load_records, load_run, load_steps
 from reports.render import write_comparison, write_reports
 from reports.tables import (
@@ -16,6 +17,7 @@ from reports.tables import (
 __all__ = [
     "Run",
     "compare_matrix",
+    "contrast_table",
     "findings_table",
     "first_seen_table",
     "load_findings",
@@ -28,5 +30,6 @@ __all__ = [
     "throughput_table",
     "verdict_table",
     "write_comparison",
+    "write_contrast",
     "write_reports",
 ]

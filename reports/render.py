@@ -42,10 +42,10 @@ def write_reports(folder: Path) -> list[Path]:
     view = _view(run, pair_mode, run.about.get("title") or folder.resolve().name)
     paths = [folder / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
     summary, findings_csv, pair_mode_csv, page, junit = paths
-    summary.write_text(_TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
+    summary.write_text(TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
     findings_table(run.findings).to_csv(findings_csv, index=False)
     pair_mode.to_csv(pair_mode_csv, index=False)
-    page.write_text(_TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
+    page.write_text(TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
     write_junit(junit, pair_mode, run.findings[is_new(run.findings)])
     return paths
 
@@ -56,7 +56,7 @@ def write_comparison(out: Path, cells: Sequence[dict[str, Any]], targets: Sequen
     matrix = compare_matrix(cells, targets)
     markdown, csv = out / "compare.md", out / "compare.csv"
     view = {"columns": list(matrix.columns), "rows": matrix.to_numpy().tolist()}
-    markdown.write_text(_TEMPLATES.get_template("compare.md.j2").render(view), encoding="utf-8")
+    markdown.write_text(TEMPLATES.get_template("compare.md.j2").render(view), encoding="utf-8")
     matrix.to_csv(csv, index=False)
     return [markdown, csv]
 
@@ -183,4 +183,4 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-_TEMPLATES = _templates()
+TEMPLATES = _templates()
