@@ -14,6 +14,7 @@ from fuzz.death import HANG
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.generate import Limits, program_for
 from fuzz.launch import WorkerOptions
+from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerProcess
@@ -32,6 +33,7 @@ __all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "ru
 SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
 HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
+LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
 EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
 
 
@@ -82,7 +84,8 @@ class _Campaign:
 
     def run(self, folder: Path | None) -> CampaignResult:
         options = self.options
-        first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor)
+        memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
+        first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor, memory_mb)
         workers = [WorkerProcess(replace(first, number=number), self.stop) for number in range(options.workers)]
         try:
             if self.start(workers):
@@ -162,6 +165,7 @@ class _Campaign:
         lost = with_outcome(blank, not_run("the campaign ended while this program ran"))
         with self.lock:
             self.store.begin(lost, text)
+        worker.until = self.deadline + LAST_SECONDS
         try:
             trace = worker.run(program, self.options.program_seconds)
         except Stopped:
@@ -202,6 +206,7 @@ class _Campaign:
         script = self.options.repros / f"{finding.signature.slug}.py"
         seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
         deadline = min(time.monotonic(), self.deadline) + EXAMINE_SECONDS
+        worker.until = deadline + LAST_SECONDS
         patience = Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
         try:
             confirmed = confirm(worker, program, finding, patience)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from fuzz import slot
 from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, Fault, StepView
 from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
@@ -154,6 +155,7 @@ class _Run:
         """Run one op; False ends the program (an exception left the server in no defined state)."""
         if self.scheduler is None:
             return False
+        slot.begin_op(index)
         mode = _first_mode(self.world, op)
         began = time.perf_counter()
         plan: StepPlan | None = None

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz.memory import limit_mb
 from fuzz.worker import EXECUTOR
 
 ROOT = Path(__file__).resolve().parent.parent  # the folder that holds our rooms, for the child's sys.path
@@ -13,7 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent  # the folder that holds our rooms
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """``folder`` holds ``sglang/`` (None: the installed one); logs go to ``out``, named by ``number``."""
+    """``folder`` holds ``sglang/`` (None: the installed one); logs go to ``out``, named by ``number``.
+
+    ``memory_mb`` is the most that the worker may have in memory; 0: what ``fuzz.memory`` says of a worker alone.
+    """
 
     python: str
     folder: Path | None
@@ -21,6 +25,16 @@ class WorkerOptions:
     number: int = 0
     device: str = "cpu"
     executor: str = EXECUTOR
+    memory_mb: int = 0
+
+    @property
+    def memory_max_mb(self) -> int:
+        return self.memory_mb or limit_mb(self.device, 1)
+
+    @property
+    def slot_file(self) -> Path:
+        """Where the worker notes how far it has come."""
+        return self.out / f"worker-{self.number}.slot"
 
     @property
     def fault_file(self) -> Path:
@@ -40,6 +54,7 @@ class WorkerOptions:
         python = os.path.abspath(self.python) if os.sep in self.python else self.python
         command = [python, "-m", "fuzz.worker", *channel]
         command += [f"--fault-file={self.fault_file.resolve()}", f"--device={self.device}"]
+        command += [f"--slot-file={self.slot_file.resolve()}"]
         command += [f"--executor={self.executor}"]
         return command + ([f"--folder={self.folder.resolve()}"] if self.folder else [])
 

@@ -26,7 +26,7 @@ class CampaignOptions:
     """``pairs`` empty means all that run on the target. At least one of ``seconds`` and ``programs`` ends it.
 
     ``twins`` lets both halves of a pair have one name. ``program_seconds`` is how long a program may take before
-    it counts as hung. ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``).
+    it counts as hung, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``).
     """
 
     target: str
@@ -45,6 +45,7 @@ class CampaignOptions:
     twins: bool = False
     shrink: bool = True
     program_seconds: float = 120.0
+    memory_mb: int = 0
     executor: str = EXECUTOR
 
     @property

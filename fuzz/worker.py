@@ -19,8 +19,10 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+from fuzz import slot
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.place import innermost
 from fuzz.program import Program, parse
@@ -82,7 +84,9 @@ class Pipes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    _settle(options.fault_file)
+    stack_fd = _settle(options.fault_file)
+    if options.slot_file:
+        slot.watch_in(Path(options.slot_file))
     pipes = _pipes(options)
     started = time.monotonic()
     try:
@@ -93,11 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     about = {"sglang_version": version, "import_seconds": time.monotonic() - started}
     if options.request_file:
-        _session(pipes, executor, about)
+        _session(pipes, executor, about, stack_fd)
         return 0
     if options.device == "cuda":
-        return _session(pipes, executor, about)
-    return _sessions(pipes, executor, about)
+        return _session(pipes, executor, about, stack_fd)
+    return _sessions(pipes, executor, about, stack_fd)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,19 +111,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--request-file", help="instead of pipes: the requests, all of them; the worker ends with them")
     parser.add_argument("--reply-file", help="where the answers to them go")
     parser.add_argument("--fault-file", required=True, help="where Python writes its stack when it crashes or hangs")
+    parser.add_argument("--slot-file", default="", help="where it notes how far a program has come")
     parser.add_argument("--folder", default="", help="folder that holds sglang/; empty: the installed one")
     parser.add_argument("--executor", default=EXECUTOR)
     parser.add_argument("--device", default="cpu")
     return parser
 
 
-def _settle(fault_file: str) -> None:
-    """Ctrl-C is the parent's affair, and a crash leaves a stack and no core file."""
+def _settle(fault_file: str) -> int:
+    """Ctrl-C is the parent's affair, and a crash leaves a stack and no core file. Where stacks go: a file descriptor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     stack = os.open(fault_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    faulthandler.enable(file=stack)
-    faulthandler.register(signal.SIGUSR1, file=stack)
+    _tell_stacks(stack)
+    return stack
+
+
+def _tell_stacks(stack_fd: int) -> None:
+    """Write the stack on a crash and on SIGUSR1. Again before each program: packages that the target imports put
+    handlers of their own in the way, which write elsewhere (apache-tvm-ffi, that xgrammar brings, is one)."""
+    faulthandler.disable()
+    faulthandler.enable(file=stack_fd)
+    faulthandler.unregister(signal.SIGUSR1)
+    faulthandler.register(signal.SIGUSR1, file=stack_fd)
 
 
 def _pipes(options: argparse.Namespace) -> Pipes:
@@ -153,13 +167,13 @@ def _load(executor_name: str, folder: str, device: str) -> tuple[Executor, str]:
     return executor, executor.prepare()
 
 
-def _sessions(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
+def _sessions(pipes: Pipes, executor: Executor, about: dict[str, Any], stack_fd: int) -> int:
     """Fork one session after the other until the parent closes its end."""
     parent = os.getpid()
     while True:
         pid = os.fork()
         if pid == 0:
-            _run_forked(pipes, executor, about, parent)
+            _run_forked(pipes, executor, about, stack_fd, parent)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status == EXIT_ORPHANED:
             return 0
@@ -167,13 +181,13 @@ def _sessions(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
             pipes.send("died", status=status)
 
 
-def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], parent: int) -> None:
+def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], stack_fd: int, parent: int) -> None:
     """Never returns: a forked session must not run what its parent would run at exit."""
     _die_with_parent()
     if os.getppid() != parent:  # it died before we asked to be told
         os._exit(EXIT_ORPHANED)
     try:
-        status = _session(pipes, executor, about)
+        status = _session(pipes, executor, about, stack_fd)
     except BaseException:  # noqa: BLE001 - ours, not the target's: into the log, and the parent sees a death
         traceback.print_exc()
         status = EXIT_OUR_FAULT
@@ -182,7 +196,7 @@ def _run_forked(pipes: Pipes, executor: Executor, about: dict[str, Any], parent:
     os._exit(status)
 
 
-def _session(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
+def _session(pipes: Pipes, executor: Executor, about: dict[str, Any], stack_fd: int) -> int:
     """Greet, then answer requests until told to end."""
     pipes.send("ready", pid=os.getpid(), **about)
     while (request := pipes.receive()) is not None:
@@ -191,6 +205,8 @@ def _session(pipes: Pipes, executor: Executor, about: dict[str, Any]) -> int:
         if "ask" in request:
             pipes.send("answer", **_answer(executor, request))
         else:
+            _tell_stacks(stack_fd)
+            slot.begin(request["id"])
             trace = _execute(executor, parse(request["program"]), about["sglang_version"])
             pipes.send("trace", id=request["id"], trace=trace.to_json())
     return EXIT_ORPHANED
@@ -208,7 +224,7 @@ def _answer(executor: Executor, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _execute(executor: Executor, program: Program, version: str) -> Trace:
-    """What escapes ``execute`` is no verdict on the target: SystemExit is the target's doing, the rest is ours."""
+    """What escapes ``execute`` is judged by ``escaped``."""
     started = time.monotonic()
     try:
         return executor.execute(program)
@@ -218,12 +234,16 @@ def _execute(executor: Executor, program: Program, version: str) -> Trace:
 
 
 def escaped(error: BaseException, program: Program) -> Finding:
-    """The finding for an exception that ``execute`` let through: bug for SystemExit, infra for any other."""
-    place = innermost(traceback.extract_tb(error.__traceback__)) or "process"
-    kind, is_exit = type(error).__name__, isinstance(error, SystemExit)
+    """The finding for an exception that ``execute`` let through: bug for what the target left by, infra for any other.
+
+    Nobody else raises SystemExit here; KeyboardInterrupt neither, for SIGINT is ignored, but our code might.
+    """
+    place = innermost(traceback.extract_tb(error.__traceback__))
+    is_theirs = isinstance(error, SystemExit) or (isinstance(error, KeyboardInterrupt) and place != "")
+    kind, place = type(error).__name__, place or "process"
     return Finding(
-        verdict=Verdict.BUG if is_exit else Verdict.INFRA,
-        signature=Signature("contract" if is_exit else "harness", kind, place),
+        verdict=Verdict.BUG if is_theirs else Verdict.INFRA,
+        signature=Signature("contract" if is_theirs else "harness", kind, place),
         title=f"{kind} at {place}",
         message=f"execute() let it through: {_one_line(error)}",
         op_index=max(0, len(program.ops) - 1),

@@ -30,6 +30,13 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
 @click.option("--seconds", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Stop after N seconds.")
 @click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after N programs.")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--memory-mb",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Most memory of a worker.  [default: 4096 on a CPU, 16384 with CUDA; less on a small machine]",
+)
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--known", metavar="DIR", type=click.Path(path_type=Path), help="Repro scripts of faults not to report.")
 @click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), default=Path("repros"), show_default=True)
@@ -40,7 +47,13 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
 @arguments.python_option
 @arguments.json_option
 def run(
-    seconds: float | None, programs: int | None, out: Path | None, python: str, as_json: bool, **chosen: Any
+    seconds: float | None,
+    programs: int | None,
+    memory_mb: int | None,
+    out: Path | None,
+    python: str,
+    as_json: bool,
+    **chosen: Any,
 ) -> int:
     """Fuzz a target; save a script for each new fault, and a report.
 
@@ -51,6 +64,7 @@ def run(
     options = CampaignOptions(
         seconds=seconds,
         programs=programs,
+        memory_mb=memory_mb or 0,
         out=out or arguments.out_folder(chosen["target"]),
         python=python,
         **chosen,

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from fuzz import slot
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.place import innermost
 from fuzz.program import Program
@@ -37,6 +38,7 @@ def execute(program: Program) -> Trace:
     steps: list[Step] = []
     findings: list[Finding] = []
     for index, op in enumerate(program.ops):
+        slot.begin_op(index)
         verdict = Verdict.OK
         try:
             _target.step(op.kind, program.seed)

@@ -45,8 +45,22 @@ def test_fault_of_the_harness_is_infra() -> None:
 
 
 def test_out_of_memory_is_told() -> None:
-    death = replace(DEATH, status=-signal.SIGKILL, out_of_memory=True)
-    assert death.reason.endswith("ended by SIGKILL in the middle of the program; the machine ran out of memory")
+    death = replace(DEATH, status=-signal.SIGKILL, out_of_memory=True, memory_mb=812)
+    assert (death.verdict, death.kind) == (Verdict.INFRA, "out_of_memory")
+    assert death.reason.endswith(
+        "ended by SIGKILL in the middle of the program; the machine ran out of memory (the process had 812 MB when last seen)"
+    )
+
+
+def test_memory_past_the_limit_is_a_bug() -> None:
+    finding = replace(DEATH, status=None, too_large=True, memory_mb=812).finding(PROGRAM)
+    assert (finding.verdict, str(finding.signature)) == (Verdict.BUG, "contract/out_of_memory/process")
+    assert finding.message == "the process had 812 MB in memory, more than it may; the worker was ended"
+
+
+def test_op_under_way_is_named_where_it_is_known() -> None:
+    finding = replace(DEATH, op_index=0).finding(PROGRAM)
+    assert (finding.op_index, finding.mode, finding.evidence) == (0, "extend", {})
 
 
 def test_finding_owns_up_that_the_op_is_not_known() -> None:

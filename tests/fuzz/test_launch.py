@@ -23,6 +23,7 @@ def test_paths_hold_in_another_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         "--reply-fd=6",
         f"--fault-file={tmp_path}/out/worker-2.stack",
         "--device=cpu",
+        f"--slot-file={tmp_path}/out/worker-2.slot",
         "--executor=fuzz.execute",
         f"--folder={tmp_path}/target",
     ]
