@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 INTRODUCED, FIXED, BACK_AGAIN = "introduced", "fixed", "back again"
 
@@ -32,7 +33,7 @@ def changes(marks: Sequence[bool | None]) -> tuple[Change, ...]:
     """In order. ``marks``: True with the bug, False without it, None not to be told."""
     found: list[Change] = []
     told = [index for index, mark in enumerate(marks) if mark is not None]
-    for before, after in zip(told, told[1:]):
+    for before, after in pairwise(told):
         if marks[before] != marks[after]:
             had_it = any(marks[index] for index in told[: told.index(after)])
             kind = FIXED if marks[before] else BACK_AGAIN if had_it else INTRODUCED

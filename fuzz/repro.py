@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +12,23 @@ from fuzz.ledger import check
 from fuzz.program import Program, ProgramError, parse
 
 FILE_BYTES_MAX = 1 << 20  # one MiB; a script has some ten KiB
+RUNS_MAX = 1000  # of those that a script says it was shown in; nobody has made more
+_RELIABILITY = re.compile(r"^Found on .*; shown in (\d{1,4}) of (\d{1,4}) runs;", re.MULTILINE)
 _CONSTANTS = ("PROGRAM", "SIGNATURE", "FOUND_ON")
 
 
 @dataclass(frozen=True, slots=True)
 class Repro:
-    """``signature`` and ``found_on`` (a target) are None where the file does not name them."""
+    """``signature`` and ``found_on`` (a target) are None where the file does not name them.
+
+    ``shown`` of ``runs`` runs showed it when it was saved, both 0 where the file does not say.
+    """
 
     program: Program
     signature: Signature | None = None
     found_on: str | None = None
+    shown: int = 0
+    runs: int = 0
 
 
 def read_repro(path: Path) -> Repro:
@@ -72,7 +80,8 @@ def _read(path: Path) -> Repro:
     program = parse(constants["PROGRAM"])
     check(program)
     signature = constants.get("SIGNATURE")
-    return Repro(program, _signature(signature) if signature else None, constants.get("FOUND_ON") or None)
+    named = _signature(signature) if signature else None
+    return Repro(program, named, constants.get("FOUND_ON") or None, *_reliability(text))
 
 
 def _constants(source: str) -> dict[str, str]:
@@ -92,6 +101,13 @@ def _constants(source: str) -> dict[str, str]:
         if isinstance(target, ast.Name) and target.id in _CONSTANTS:
             found[target.id] = _string(target.id, value)
     return found
+
+
+def _reliability(text: str) -> tuple[int, int]:
+    """What the docstring says of it; a script never says that it showed in more runs than there were."""
+    found = _RELIABILITY.search(text)
+    shown, runs = map(int, found.groups()) if found else (0, 0)
+    return (shown, runs) if shown <= runs <= RUNS_MAX else (0, 0)
 
 
 def _string(name: str, node: ast.expr) -> str:

@@ -15,7 +15,7 @@ import platformdirs
 from fuzz import releases, worktrees
 from fuzz.target import Target, TargetError
 
-__all__ = ["CACHE_VARIABLE", "SCHEMES", "Target", "TargetError", "default_cache", "open_target", "resolve"]
+__all__ = ["CACHE_VARIABLE", "SCHEMES", "Target", "TargetError", "default_cache", "git_parts", "open_target", "resolve"]
 
 CACHE_VARIABLE = "SEAMRIPPER_CACHE"
 SCHEMES = ("pypi", "path", "git")  # of specs; the one other spec is "installed"
@@ -44,7 +44,7 @@ def resolve(spec: str, cache_dir: Path | None = None) -> Target:
     if scheme == "path" and rest:
         return _path(spec, rest)
     if scheme == "git" and rest:
-        return _revision(spec, rest, cache)
+        return _revision(spec, cache)
     raise TargetError(f"target {spec!r} is not understood; expected {_EXPECTED}")
 
 
@@ -56,6 +56,14 @@ def open_target(spec: str, cache_dir: Path | None = None) -> Iterator[Target]:
         yield target
     finally:
         target.cleanup()
+
+
+def git_parts(spec: str) -> tuple[Path, str]:
+    """The checkout and the revision that ``git:DIR@REV`` names. Raises TargetError."""
+    match = _GIT.fullmatch(spec.removeprefix("git:"))
+    if match is None:
+        raise TargetError(f"target {spec!r} names no revision; expected git:DIR@REV")
+    return Path(match["folder"]).expanduser().resolve(), match["revision"]
 
 
 def _release(spec: str, rest: str, cache: Path) -> Target:
@@ -73,11 +81,8 @@ def _path(spec: str, rest: str) -> Target:
     return Target(spec, folder, f"path-{_slug(folder.name)}", f"path-{_stamp(folder)}")
 
 
-def _revision(spec: str, rest: str, cache: Path) -> Target:
-    match = _GIT.fullmatch(rest)
-    if match is None:
-        raise TargetError(f"target {spec!r} names no revision; expected git:DIR@REV")
-    lease = worktrees.check_out(Path(match["folder"]).expanduser().resolve(), match["revision"], cache / "git")
+def _revision(spec: str, cache: Path) -> Target:
+    lease = worktrees.check_out(*git_parts(spec), cache / "git")
     release = partial(worktrees.give_back, lease)
     folder = next((inside for inside in (lease.tree / "python", lease.tree) if _holds_sglang(inside)), None)
     if folder is None:

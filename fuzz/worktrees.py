@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from fuzz.git import GIT_SECONDS, commit_of, git
 from fuzz.target import TargetError
 
-# Checking out SGLang takes seconds; a network drive may take minutes.
-_GIT_SECONDS = 600
-_LOCK_SECONDS = 2 * _GIT_SECONDS
+_LOCK_SECONDS = 2 * GIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ def check_out(checkout: Path, revision: str, cache: Path) -> Lease:
 
     Worktrees whose processes have died are removed on the way.
     """
-    commit = _commit(checkout, revision)
+    commit = commit_of(checkout, revision)
     shelf = _shelf(checkout, cache)
     tree = shelf / commit
     lease = Lease(checkout, commit, tree, _slips(tree) / f"{os.getpid()}-{uuid.uuid4().hex}")
@@ -63,20 +61,9 @@ def give_back(lease: Lease) -> None:
         _sweep(lease.checkout, shelf)
 
 
-def _commit(checkout: Path, revision: str) -> str:
-    if not checkout.is_dir():
-        raise TargetError(f"target 'git:{checkout}@{revision}': {checkout} is no folder")
-    if _git(checkout, "rev-parse", "--git-dir").returncode != 0:
-        raise TargetError(f"target 'git:{checkout}@{revision}': {checkout} is no git checkout")
-    found = _git(checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if found.returncode != 0:
-        raise TargetError(f"target 'git:{checkout}@{revision}': no revision {revision!r} there; fetch it first?")
-    return found.stdout.strip().splitlines()[-1]
-
-
 def _shelf(checkout: Path, cache: Path) -> Path:
     """The folder for one repository's worktrees, however it was named."""
-    common = Path(_git(checkout, "rev-parse", "--git-common-dir").stdout.strip())
+    common = Path(git(checkout, "rev-parse", "--git-common-dir").stdout.strip())
     where = (checkout / common).resolve()
     return cache / hashlib.sha256(str(where).encode()).hexdigest()[:12]
 
@@ -88,7 +75,7 @@ def _slips(tree: Path) -> Path:
 
 def _add(checkout: Path, commit: str, tree: Path) -> None:
     _remove(checkout, tree)  # what an interrupted check-out left
-    added = _git(checkout, "worktree", "add", "--detach", "--force", str(tree), commit)
+    added = git(checkout, "worktree", "add", "--detach", "--force", str(tree), commit)
     if added.returncode != 0:
         _remove(checkout, tree)
         raise TargetError(f"revision {commit[:12]} cannot be laid out: {added.stderr.strip().splitlines()[-1]}")
@@ -107,7 +94,7 @@ def _sweep(checkout: Path, shelf: Path) -> None:
 
 def _remove(checkout: Path, tree: Path) -> None:
     shutil.rmtree(tree, ignore_errors=True)
-    _git(checkout, "worktree", "prune")  # git forgets worktrees whose folder is gone
+    git(checkout, "worktree", "prune")  # git forgets worktrees whose folder is gone
 
 
 def _is_alive(pid: int) -> bool:
@@ -131,16 +118,3 @@ def _lock(shelf: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Hooks of the user's checkout are none of our business.
-    command = ["git", "-C", str(checkout), "-c", f"core.hooksPath={os.devnull}", *arguments]
-    # Inside a git hook these variables name another repository.
-    elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=_GIT_SECONDS, env=elsewhere)
-    except FileNotFoundError:
-        raise TargetError("a git: target needs git; install it, or use path:DIR") from None
-    except subprocess.TimeoutExpired:
-        raise TargetError(f"git {arguments[0]} took more than {_GIT_SECONDS} s in {checkout}") from None

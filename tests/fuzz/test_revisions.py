@@ -46,9 +46,10 @@ def script(tmp_path: Path) -> Path:
     return write_script(tmp_path / "repros" / "a.py", SIGNATURE)
 
 
-def write_script(path: Path, signature: str, found_on: str = "") -> Path:
+def write_script(path: Path, signature: str, found_on: str = "", reliability: str = "20 of 20") -> Path:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"PROGRAM = {PROGRAM.text!r}\nSIGNATURE = {signature!r}\nFOUND_ON = {found_on!r}\n")
+    doc = f'"""A title\n\nFound on x; seen on x; shown in {reliability} runs; sglang 9.\n"""\n'
+    path.write_text(f"{doc}PROGRAM = {PROGRAM.text!r}\nSIGNATURE = {signature!r}\nFOUND_ON = {found_on!r}\n")
     return path
 
 
@@ -164,7 +165,7 @@ def test_worker_that_dies_for_good_costs_the_rest_of_its_column(rig: Rig, specs:
 
 def test_each_repro_starts_in_a_fresh_process(rig: Rig, specs: Specs, tmp_path: Path) -> None:
     source = "ran = []\ndef step(kind, seed):\n    ran.append(kind)\n    if len(ran) > 3: raise KeyError('x')\n"
-    scripts = [write_script(tmp_path / name, SIGNATURE) for name in ("a.py", "b.py")]
+    scripts = [write_script(tmp_path / name, SIGNATURE, reliability="100 of 100") for name in ("a.py", "b.py")]
     result = compare(scripts, specs(source), 1, rig)
     assert [row.cells[0].state for row in result.rows] == ["clean", "clean"]
 

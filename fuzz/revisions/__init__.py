@@ -1,0 +1,26 @@
+"""Saved repros on other revisions of SGLang: does it still show, where does it, since when, and is there a smaller one."""
+
+from fuzz.comparison import Cell, CompareResult
+from fuzz.repro import read_program
+from fuzz.revisions.compare import compare
+from fuzz.revisions.replay import ReplayResult, replay, replay_all
+from fuzz.revisions.rig import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
+from fuzz.revisions.sanitized import replay_sanitized
+from fuzz.revisions.smaller import ShrinkResult, shrink_path
+
+__all__ = [
+    "CANNOT_TELL",
+    "NOT_SHOWN",
+    "SHOWN",
+    "Cell",
+    "CompareResult",
+    "ReplayResult",
+    "Rig",
+    "ShrinkResult",
+    "compare",
+    "read_program",
+    "replay",
+    "replay_all",
+    "replay_sanitized",
+    "shrink_path",
+]

@@ -1,0 +1,97 @@
+"""The runs of one repro on one target: what they come to, and whether they are enough of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuzz.confirm import bugs
+from fuzz.finding import Finding, Signature, Verdict
+from fuzz.interval import clean_runs_needed
+from fuzz.trace import Trace
+
+# A bug that shows in some runs is run so often in all that its rate is known to about a third.
+FLAKY_RUNS = 20
+RUNS_MAX = 60  # excludes a bug that shows in 1 of 20 runs; a rarer one is not worth the time that it takes to exclude
+# What a sample is called by: the first of these that one of its runs is.
+_STATES = ("bug", "other", "infra", "stub_gap", "unsupported", "clean")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``state``: bug (the repro's own), other (another bug), infra, stub_gap, unsupported, or clean: run to its end."""
+
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.runs)
+
+    @property
+    def k(self) -> int:
+        """How many runs showed the bug that ``state`` speaks of."""
+        return sum(run.state == self.state for run in self.runs) if self.state in ("bug", "other") else 0
+
+    @property
+    def state(self) -> str:
+        """The state of the runs; "infra" where there are none."""
+        seen = {run.state for run in self.runs}
+        return next((state for state in _STATES if state in seen), "infra")
+
+    @property
+    def detail(self) -> str:
+        return next((run.detail for run in self.runs if run.state == self.state), "nothing was run")
+
+    def wanted(self, times: int, clean_runs: int) -> int:
+        """How many runs it takes in all: ``times``, and more where those say too little.
+
+        Of clean runs as many as exclude chance (``clean_runs``), of a bug that shows sometimes enough for its rate.
+        """
+        if self.n < times:
+            return times
+        if any(run.state not in ("bug", "clean") for run in self.runs):
+            return self.n
+        if self.k == 0:
+            return max(self.n, min(clean_runs, RUNS_MAX))
+        if self.k < self.n:
+            return next((stage for stage in (FLAKY_RUNS, RUNS_MAX) if stage >= self.n), self.n)
+        return self.n
+
+
+def run_of(trace: Trace, signature: Signature | None) -> Run:
+    """What one run showed; "clean" only if it was completed without a finding."""
+    own = own_bug(trace, signature)
+    if own is not None:
+        return Run("bug", str(own.signature))
+    other = bugs(trace)
+    if other:
+        return Run("other", str(other[0].signature))
+    for verdict in (Verdict.INFRA, Verdict.STUB_GAP, Verdict.UNSUPPORTED):
+        for finding in trace.findings:
+            if finding.verdict is verdict:
+                return Run(verdict.value, " ".join(f"{finding.title}: {finding.message}".split())[:500])
+    if not trace.steps:
+        return Run("infra", "no step was run")
+    return Run("clean", "every run was completed without a finding")
+
+
+def own_bug(trace: Trace, signature: Signature | None) -> Finding | None:
+    """The bug that the repro is about: the one of its signature, or any where it names none."""
+    return next((finding for finding in bugs(trace) if signature in (None, finding.signature)), None)
+
+
+def clean_runs_for(script: tuple[int, int], shown: Sequence[tuple[int, int]]) -> int:
+    """How many clean runs exclude the bug: 0 where nobody has ever seen it.
+
+    ``script``: in how many of how many runs it showed when it was saved; ``shown``: on each target that has it, likewise.
+    The target on which it shows most rarely counts, together with what the script says.
+    """
+    k, n = script
+    samples = [(k + more, n + runs) for more, runs in shown] or [script]
+    return max((clean_runs_needed(*sample) for sample in samples if sample[0]), default=0)
