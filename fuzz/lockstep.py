@@ -196,7 +196,7 @@ class _Lockstep:
 
     def run_one(self, pool: ThreadPoolExecutor, lane: Lane, program: Program, seed: int) -> None:
         runs = [pool.submit(camp.run, worker, program, seed) for camp, worker in zip(self.camps, lane, strict=True)]
-        (record, before), (_, after) = (run.result() for run in runs)
+        (_, before), (record, after) = (run.result() for run in runs)
         with self.lock:
             self.done += 1
             self.sightings.note(program, (bugs(before), bugs(after)))

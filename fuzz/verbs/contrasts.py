@@ -90,11 +90,10 @@ def headline(result: ContrastResult) -> str:
 
 
 def table(result: ContrastResult) -> Table:
-    made = answers.plain_table("", "fault", "signature", "pair", "step", "programs", "run again", "")
+    made = answers.plain_table("", "fault", "pair", "step", "programs", "run again", "")
     for one in result.differences:
         made.add_row(
             Text(one.state, STATE_STYLES[one.state]),
-            Text(one.title),
             Text(one.signature),
             Text(one.pair),
             Text(one.mode),
