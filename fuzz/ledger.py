@@ -114,7 +114,7 @@ class Ledger:
     def cacheable(self, number: int) -> int:
         """Tokens of ``number``'s KV that another prompt may hit: whole pages."""
         request = self.requests.get(number)
-        if request is None or request.state in (State.RETRACTED, State.GONE):
+        if request is None or request.state in (State.RETRACTED, State.GONE) or not self.world.radix_cache:
             return 0
         return request.cacheable // self.world.page_size * self.world.page_size
 
@@ -176,7 +176,8 @@ class Ledger:
             raise InvalidOp(f"keep is {op.keep}", "0 or 1")
         for number in op.requests:
             request = self.requests[number]
-            known = self._cache_knows(request.length) // self.world.page_size if op.keep else 0
+            extended = request.cacheable // self.world.page_size * self.world.page_size
+            known = self.world.known(request.length, extended) // self.world.page_size if op.keep else 0
             self._free(request.pages[known:])
             del request.pages[known:]
             request.length = request.cacheable = known * self.world.page_size

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from stubs import draft_tree, sglang, sglang_batch, sglang_spec
+from stubs.kv_memory import kv_places
 from stubs.live import History, LiveRequest
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
@@ -97,6 +98,7 @@ class Scheduler:
         parts = self._admit(rows)
         running = [self.live[request] for request in requests]
         for live in running:
+            self.slots.evict(live)
             self.slots.reserve(live, live.length + 1)
         offset = sum(part.count for part in parts)
         decoding = [RowPlan(live, offset + i, 1, live.length) for i, live in enumerate(running)]
@@ -128,6 +130,8 @@ class Scheduler:
         for part, row in zip(parts, rows, strict=True):
             part.live.length = part.prefix + part.count
             part.live.chunking = row.more
+            part.live.decoded = 0
+            part.live.protected = self.world.known(part.live.length)
 
     def _extend_step(self, mode: str, parts: Sequence[RowPlan], *, on_draft: bool, decoding: int = 0) -> StepPlan:
         lengths = [part.prefix + part.count for part in parts]
@@ -151,6 +155,7 @@ class Scheduler:
     def decode(self, requests: Sequence[int]) -> Iterator[StepPlan]:
         running = [self.live[request] for request in requests]
         for live in running:
+            self.slots.evict(live)
             self.slots.reserve(live, live.length + 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
         batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=self._locations(parts))
@@ -168,6 +173,7 @@ class Scheduler:
         world, width = self.world, self.world.spec_draft_tokens
         running = [self.live[request] for request in requests]
         for live in running:
+            self.slots.evict(live)
             self.slots.reserve(live, live.length + 2 * world.spec_reserve, whole_pages=True)
         parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
         batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=None)
@@ -226,7 +232,9 @@ class Scheduler:
         if moved:
             to = self._indices([live.slots[base + i] for i, _ in moved])
             source = self._indices([live.slots[base + node] for _, node in moved])
-            sglang.move_kv(self.server.target.token_to_kv_pool, to, source)
+            for pool, mapping in kv_places(self.server.target.token_to_kv_pool):
+                rows = (to, source) if mapping is None else (mapping[to], mapping[source])
+                sglang.move_kv(pool, *rows)
         for index, history in enumerate(live.target):
             keep = torch.tensor([*range(base), *(base + node for node in path)])
             live.target[index] = History(history.k[keep], history.v[keep])
@@ -236,14 +244,10 @@ class Scheduler:
     # --- leaving ---------------------------------------------------------------------------------------------
 
     def finish(self, requests: Sequence[int], keep: bool) -> None:
-        """Requests end and give back their rows. With ``keep``, whole pages that the prefix cache knows stay.
-
-        EAGLE's prefix cache keys on pairs of tokens, so it knows one token fewer.
-        """
+        """Requests end and give back their rows. With ``keep``, whole pages that the prefix cache knows stay."""
         for request in requests:
             live = self.live[request]
-            known = live.length - (1 if self.world.is_speculative else 0)
-            known = known // self.world.page_size * self.world.page_size if keep else 0
+            known = self.world.known(live.length, live.protected) if keep else 0
             self.slots.release(live, keep=known)
             live.length = known
             if not known:

@@ -15,9 +15,12 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch
+from stubs import sglang, sglang_batch, sglang_window
 from stubs.batch import StepPlan
 from stubs.guards import Guard, surround
+from stubs.kv_memory import kv_places
+from stubs.layer import layer_of
+from stubs.refusal import Refused
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
 from stubs.world import World
@@ -34,7 +37,7 @@ class FakeModelRunner:
     def __init__(self, world: World, server_args: Any, model_config: Any, request_pool: Any, kv_pool: Any) -> None:
         # Ours
         self.world = world
-        self.guards = guarded(kv_pool, ("k_buffer", "v_buffer"))
+        self.guards = [guard for pool, _ in kv_places(kv_pool) for guard in guarded(pool, ("k_buffer", "v_buffer"))]
         # Configuration
         self.server_args = server_args
         self.model_config = model_config
@@ -60,7 +63,8 @@ class FakeModelRunner:
         self.attn_tp_sequence_sharded = False
         self.ps = sglang.one_rank_parallel_state()
         # Model kinds that this one is not
-        self.is_hybrid_swa = False
+        self.is_hybrid_swa = bool(getattr(model_config, "is_hybrid_swa", False))
+        self.is_hybrid_swa_compress = False
         self.model_is_mrope = False
         self.use_ngram_embedding = False
         self.ngram_embedding_manager = sglang.no_ngram_embedding()
@@ -142,16 +146,16 @@ def build_fake_server(world: World) -> FakeServer:
     with tempfile.TemporaryDirectory(prefix="seamripper-model-") as name:
         folder = Path(name)
         plain = replace(world, sliding_window=0, logit_cap=0)  # a Llama config has neither; the layers carry them
-        target_path = str(write_tiny_model(plain, folder))
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
-        args = sglang.server_args(world, target_path, draft_path)
-        config = sglang.model_config(args, target_path)
+        args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
-    target = FakeModelRunner(world, args, config, rows, sglang.kv_pool(world, world.num_layers))
-    target.token_to_kv_pool_allocator = sglang.allocator(world, target.token_to_kv_pool)
+    pool = sglang_window.hybrid_pool(world) if world.window_tokens else sglang.kv_pool(world, world.num_layers)
+    target = FakeModelRunner(world, args, config, rows, pool)
+    allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang.allocator
+    target.token_to_kv_pool_allocator = allocator(world, pool)
     target.guards += row_guards
     _assemble(target, world.num_layers)
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
@@ -159,6 +163,7 @@ def build_fake_server(world: World) -> FakeServer:
         return FakeServer(world, target, None)
     draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
     draft.is_draft_worker = True
+    draft.sliding_window_size = layer_of(world, 0).window or None
     draft.token_to_kv_pool_allocator = target.token_to_kv_pool_allocator
     draft.guards += row_guards
     _assemble(draft, 1)
@@ -166,6 +171,19 @@ def build_fake_server(world: World) -> FakeServer:
     # The draft worker swaps in its extend backend where its factory makes one (0.5.16 on).
     draft.attn_backend = sglang.build_draft_extend_backend(draft, world) or draft.attn_backend
     return FakeServer(world, target, draft)
+
+
+def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
+    """SGLang's ServerArgs and ModelConfig of the model; ``plain`` is ``world`` without what a Llama's config lacks."""
+    for architecture in sglang_window.architectures(world):
+        fields = sglang_window.hybrid_fields(world, architecture)
+        # A folder each: SGLang remembers what it read in one.
+        path = str(write_tiny_model(plain, folder / architecture, architecture, fields))
+        args = sglang.server_args(world, path, draft_path)
+        config = sglang.model_config(args, path)
+        if config.is_hybrid_swa == bool(world.window_tokens):
+            return args, config
+    raise Refused("this release knows no model with a pool of its own for layers with a window")
 
 
 def _assemble(runner: FakeModelRunner, layers: int) -> None:

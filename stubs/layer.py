@@ -23,9 +23,10 @@ class Layer:
 def layer_of(world: World, index: int) -> Layer:
     """Layer ``index`` of a model of ``world``; a draft model's only layer is like the target's first.
 
-    Models that alternate (Gemma 2, gpt-oss) have their window on the even layers.
+    Models that alternate (Gemma 2, gpt-oss) have their window on the even layers. With a pool of its own it is on the odd
+    ones here, for drafts of such models have none.
     """
-    is_plain = bool(world.alternate_layers) and index % 2 == 1
+    is_plain = bool(world.alternate_layers) and index % 2 == (0 if world.window_tokens else 1)
     return Layer(
         scaling=(world.query_scalar or world.head_dim) ** -0.5,
         window=0 if is_plain else world.sliding_window,

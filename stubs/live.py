@@ -27,6 +27,8 @@ class LiveRequest:
     """``slots`` are all KV slots its row holds, in token order; the first ``length`` hold committed KV,
     and the row in req_to_token says so up to ``written``.
 
+    ``window_slots`` are the peers of ``slots`` in a pool of window layers, 0 where one was given up: the first ``evicted``
+    tokens' but the ``protected`` ones, which the prefix cache holds. ``decoded`` counts steps since the last extend.
     ``shared`` leading tokens lie in slots of another request (a prefix cache hit). ``target`` and ``draft`` are
     the histories per layer of the two models.
     """
@@ -39,5 +41,9 @@ class LiveRequest:
     written: int = 0
     shared: int = 0
     chunking: bool = False
+    window_slots: list[int] = field(default_factory=list)
+    evicted: int = 0
+    protected: int = 0
+    decoded: int = 0
     target: list[History] = field(default_factory=list)
     draft: list[History] = field(default_factory=list)

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_batch
+from stubs.kv_memory import kv_memory
 from stubs.live import LiveRequest
+from stubs.window_slots import WindowSlots
 from stubs.world import World
 
 # What a slot that no live request owns holds in K and V: large and finite in every dtype, so that a stray read shows.
@@ -24,14 +26,18 @@ class SlotKeeper:
         self.rows = runners[0].req_to_token_pool
         self.allocator = runners[0].token_to_kv_pool_allocator
         self.holders: Counter[int] = Counter()  # page -> live requests that hold it
-        self._lay_out(seed)
+        self.window: WindowSlots | None = None
+        if world.window_tokens:
+            self.window = WindowSlots(world, self.allocator, runners[0].token_to_kv_pool, POISON)
+            self.allocator = self.allocator.full_attn_allocator
+            self.window.lay_out(self._order(self.window.pages, seed))
+        self.allocator.free_pages = self._order(self.allocator.free_pages, seed)
         for runner in runners:
             for buffer in kv_buffers(runner.token_to_kv_pool):
                 buffer.fill_(POISON)
 
-    def _lay_out(self, seed: int) -> None:
-        """Put the allocator's free pages in the order that the world's layout asks for."""
-        pages = self.allocator.free_pages
+    def _order(self, pages: torch.Tensor, seed: int) -> torch.Tensor:
+        """An allocator's free pages in the order that the world's layout asks for."""
         count = len(pages)
         if self.world.layout == "shuffled":
             order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
@@ -43,7 +49,7 @@ class SlotKeeper:
             order = order[order < count]
         else:
             order = torch.arange(count)
-        self.allocator.free_pages = pages[order.to(pages.device)].contiguous()
+        return pages[order.to(pages.device)].contiguous()
 
     def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
         """A request with a row of its own and no slots."""
@@ -56,6 +62,7 @@ class SlotKeeper:
         """A prefix cache hit: ``live`` begins with ``source``'s first ``tokens`` slots (whole pages)."""
         assert not live.slots and tokens % self.world.page_size == 0 and tokens <= source.length
         live.slots = source.slots[:tokens]
+        live.window_slots = source.window_slots[:tokens]
         live.length = live.shared = tokens
         live.target = [history.first(tokens) for history in source.target]
         live.draft = [history.first(tokens) for history in source.draft]
@@ -77,6 +84,8 @@ class SlotKeeper:
             start = len(live.slots)
             live.slots = live.slots + taken.tolist()
             self.holders.update(self._pages(live.slots[start:]))
+            if self.window is not None:
+                self.window.take(live, missing)
         self._write_row(live, rounded if whole_pages else tokens)
 
     def release(self, live: LiveRequest, *, keep: int = 0) -> None:
@@ -85,14 +94,23 @@ class SlotKeeper:
         self.holders.subtract(self._pages(leaving))
         page = self.world.page_size
         free = [slot for slot in leaving if self.holders[slot // page] <= 0]
+        if self.window is not None:
+            self.window.release(live, free, keep)
         if free:
             index = torch.tensor(free, dtype=torch.int64, device=self.world.device)
             self.allocator.free(index)
             for runner in self.runners:
-                for buffer in kv_buffers(runner.token_to_kv_pool):
-                    buffer[index] = POISON
+                for held in kv_memory(runner.token_to_kv_pool):
+                    if held.mapping is None:
+                        held.tensor[index] = POISON
         live.slots, live.written = live.slots[:keep], min(live.written, keep)
         sglang.free_row(self.rows, live.record)
+
+    def evict(self, live: LiveRequest) -> None:
+        """Before a step that generates: give up what has left the window of ``live`` in a pool of window layers."""
+        if self.window is not None:
+            self.window.evict(live)
+        live.decoded += 1
 
     def _pages(self, slots: list[int]) -> set[int]:
         return {slot // self.world.page_size for slot in slots}
@@ -100,9 +118,11 @@ class SlotKeeper:
     def _write_row(self, live: LiveRequest, end: int) -> None:
         values = torch.tensor(live.slots[live.written : end], dtype=torch.int32, device=self.world.device)
         self.rows.req_to_token[live.row, live.written : live.written + len(values)] = values
+        if self.window is not None:
+            self.window.map(live, live.written, end)
         live.written = max(live.written, end)
 
 
 def kv_buffers(pool: Any) -> list[torch.Tensor]:
     """Every K and V buffer of a pool, [slots, num_kv_heads, head_dim] each, K of all layers first."""
-    return [*pool.k_buffer, *pool.v_buffer]
+    return [buffer.tensor for buffer in kv_memory(pool)]

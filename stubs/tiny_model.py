@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ VOCAB_SIZE = 128  # the smallest that SGLang's vocabulary padding (64) leaves as
 DRAFT_LAYERS = 1  # EAGLE drafts with one layer
 
 
-def write_tiny_model(world: World, folder: Path) -> Path:
-    """Write the target model's ``folder``/target/config.json; return the folder to hand to SGLang."""
-    return _write(folder / "target", "LlamaForCausalLM", world.num_layers, world)
+def write_tiny_model(
+    world: World, folder: Path, architecture: str = "LlamaForCausalLM", fields: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the target model's ``folder``/target/config.json, ``fields`` added; return the folder to hand to SGLang."""
+    return _write(folder / "target", architecture, world.num_layers, world, fields or {})
 
 
 def write_tiny_draft(world: World, folder: Path) -> Path:
     """Write the EAGLE draft's ``folder``/draft/config.json; return the folder to hand to SGLang."""
-    return _write(folder / "draft", "LlamaForCausalLMEagle", DRAFT_LAYERS, world)
+    return _write(folder / "draft", "LlamaForCausalLMEagle", DRAFT_LAYERS, world, {})
 
 
 def tiny_config(world: World, architecture: str = "LlamaForCausalLM", layers: int | None = None) -> dict[str, Any]:
@@ -49,8 +52,8 @@ def tiny_config(world: World, architecture: str = "LlamaForCausalLM", layers: in
     }
 
 
-def _write(folder: Path, architecture: str, layers: int, world: World) -> Path:
-    config = tiny_config(world, architecture, layers)
+def _write(folder: Path, architecture: str, layers: int, world: World, fields: Mapping[str, Any]) -> Path:
+    config = tiny_config(world, architecture, layers) | dict(fields)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     return folder

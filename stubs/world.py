@@ -93,6 +93,17 @@ class World:
         """Pages that requests may own, page 0 not counted: of the smaller pool, for a page is taken from each."""
         return min(self.max_total_tokens, self.window_tokens or self.max_total_tokens) // self.page_size
 
+    def known(self, length: int, extended: int | None = None) -> int:
+        """Tokens, in whole pages, that the prefix cache knows of a request of ``length`` tokens.
+
+        EAGLE's cache keys on pairs of tokens, one fewer than there are. With a window pool the cache keeps no more than
+        it knew after the last extend, ``extended``: later tokens may have lost their KV there.
+        """
+        if not self.radix_cache:
+            return 0
+        known = (length - 1 if self.is_speculative else length) // self.page_size * self.page_size
+        return known if extended is None or not self.window_tokens else min(known, extended)
+
     def check(self) -> None:
         """Raise WorldError on the first rule broken."""
         for field in fields(self):

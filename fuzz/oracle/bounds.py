@@ -17,7 +17,8 @@ from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan, StepPlan
 from stubs.guards import Guard
 from stubs.interpreter_log import Batch, RequestRows, SlotPolicy, Violation
-from stubs.slots import kv_buffers
+from stubs.kv_memory import KVBuffer, kv_memory
+from stubs.layer import layer_of
 
 
 def kernels_in_bounds(view: StepView) -> list[Fault]:
@@ -84,16 +85,18 @@ def _where(violation: Violation) -> str:
 
 def slot_policies(plan: StepPlan) -> Sequence[SlotPolicy]:
     """For every K and V buffer: a request's rows may be read, as far as its window goes back, its new tokens' written."""
-    buffers = kv_buffers(plan.runner.token_to_kv_pool)
-    window = getattr(plan.runner, "sliding_window_size", None) or 0
+    return [_kv_policy(plan, buffer) for buffer in kv_memory(plan.runner.token_to_kv_pool)]
+
+
+def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
+    world = getattr(plan.runner, "world", None)
+    window = layer_of(world, buffer.layer).window if world is not None else 0
     own = []
     for row in plan.rows:
         first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
         slots = row.live.slots[: row.prefix + row.count]
-        own.append(_rows(len(buffers[0]), row, slots[first:], slots[row.prefix :]))
-    layers = len(buffers) // 2
-    names = [f"{half} of layer {index}" for half in "KV" for index in range(layers)]
-    return [_policy(name, buffer, own) for name, buffer in zip(names, buffers, strict=True)]
+        own.append(_rows(len(buffer.tensor), row, buffer.rows(slots[first:]), buffer.rows(slots[row.prefix :])))
+    return _policy(buffer.name, buffer.tensor, own)
 
 
 def table_policy(plan: StepPlan) -> SlotPolicy:

@@ -17,7 +17,7 @@ import torch
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
-from stubs.slots import kv_buffers
+from stubs.kv_memory import kv_memory
 
 
 def inputs_unchanged(view: StepView) -> list[Fault]:
@@ -54,39 +54,39 @@ def batch_sound(view: StepView) -> list[Fault]:
 def kv_written_where_told(view: StepView) -> list[Fault]:
     """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
     plan = view.plan
-    loc = _locations(view)
-    outside = torch.ones(len(view.kv_before[0]), dtype=torch.bool, device=loc.device)
-    outside[loc] = False
+    slots = _locations(view)
+    memory = kv_memory(plan.runner.token_to_kv_pool)
     faults = []
-    for index, (before, after) in enumerate(zip(view.kv_before, kv_buffers(plan.runner.token_to_kv_pool), strict=True)):
-        changed = _rows_differ(before, after) & outside
+    for before, buffer in zip(view.kv_before, memory, strict=True):
+        loc = buffer.rows_at(slots)
+        outside = torch.ones(len(before), dtype=torch.bool, device=loc.device)
+        outside[loc] = False
+        changed = _rows_differ(before, buffer.tensor) & outside
         if bool(changed.any()):
             rows = changed.nonzero().flatten().tolist()
-            faults.append(_kv_fault(view, "stray_kv_write", index, f"rows {rows[:8]} are not among {loc[:8].tolist()}"))
-    layers = len(view.kv_before) // 2
+            where = f"rows {rows[:8]} are not among {loc[:8].tolist()}"
+            faults.append(_kv_fault(view, "stray_kv_write", buffer.name, where))
     for tap in view.taps:
-        for half, new in ((0, tap.k), (layers, tap.v)):
-            buffer = kv_buffers(plan.runner.token_to_kv_pool)[half + tap.layer_index]
-            wanted = new.reshape(plan.tokens, *buffer.shape[1:]).to(buffer.dtype)
-            wrong = _rows_differ(buffer[loc], wanted)
+        for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
+            new, loc = tap.k if buffer.half == "K" else tap.v, buffer.rows_at(slots)
+            wanted = new.reshape(plan.tokens, *buffer.tensor.shape[1:]).to(buffer.tensor.dtype)
+            wrong = _rows_differ(buffer.tensor[loc], wanted)
             if bool(wrong.any()):
-                rows = loc[wrong].tolist()
-                faults.append(_kv_fault(view, "kv_not_written", half + tap.layer_index, f"rows {rows[:8]}"))
+                faults.append(_kv_fault(view, "kv_not_written", buffer.name, f"rows {loc[wrong].tolist()[:8]}"))
     return faults
 
 
 def restore_kv(view: StepView) -> None:
     """Make the pool hold what it ought to after the step, so that later steps are not judged by this one's faults."""
     plan = view.plan
-    buffers = kv_buffers(plan.runner.token_to_kv_pool)
-    for buffer, before in zip(buffers, view.kv_before, strict=True):
-        buffer.copy_(before)
-    loc = _locations(view)
-    layers = len(buffers) // 2
+    memory = kv_memory(plan.runner.token_to_kv_pool)
+    for buffer, before in zip(memory, view.kv_before, strict=True):
+        buffer.tensor.copy_(before)
+    slots = _locations(view)
     for tap in view.taps:
-        for half, new in ((0, tap.k), (layers, tap.v)):
-            buffer = buffers[half + tap.layer_index]
-            buffer[loc] = new.reshape(plan.tokens, *buffer.shape[1:]).to(buffer.dtype)
+        for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
+            new, tensor = tap.k if buffer.half == "K" else tap.v, buffer.tensor
+            tensor[buffer.rows_at(slots)] = new.reshape(plan.tokens, *tensor.shape[1:]).to(tensor.dtype)
 
 
 def _locations(view: StepView) -> torch.Tensor:
@@ -100,9 +100,7 @@ def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return ((one != other) & ~(one.isnan() & other.isnan())).flatten(1).any(dim=1)
 
 
-def _kv_fault(view: StepView, kind: str, buffer: int, detail: str) -> Fault:
-    layers = len(view.kv_before) // 2
-    name = f"{'K' if buffer < layers else 'V'} of layer {buffer % layers}"
+def _kv_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
     what = "wrote KV rows it was not given" if kind == "stray_kv_write" else "left its own KV rows unwritten or wrong"
     return Fault(
         Signature("state", kind, view.place),
@@ -136,6 +134,7 @@ def _foreign_slots(view: StepView, name: str, indptr: list[int], indices: torch.
         return
     for row, start, end in zip(view.plan.rows, indptr, indptr[1:]):
         own = set(row.live.slots[: row.prefix + row.count])
+        own |= set(row.live.window_slots[: row.prefix + row.count])
         foreign = [slot for slot in indices[start:end].tolist() if slot not in own]
         if foreign:
             yield _metadata_fault(

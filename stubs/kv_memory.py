@@ -1,0 +1,61 @@
+"""The K and V buffers of a pool, layer by layer, and in which row of each a token's KV lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KVBuffer:
+    """``tensor`` [rows, num_kv_heads, head_dim] is K or V (``half``) of layer ``layer``.
+
+    ``mapping`` int64 [slots + 1], in a pool of window layers: slot -> row, 0 where the token's KV was given up. Where
+    it is None, a slot's number is its row's.
+    """
+
+    half: str
+    layer: int
+    tensor: torch.Tensor
+    mapping: torch.Tensor | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.half} of layer {self.layer}"
+
+    def rows(self, slots: Sequence[int]) -> list[int]:
+        """The rows of ``slots``, of those that have one."""
+        if self.mapping is None:
+            return list(slots)
+        return [row for row in self.mapping[list(slots)].tolist() if row > 0]
+
+    def rows_at(self, slots: torch.Tensor) -> torch.Tensor:
+        """int64: the row of each of ``slots``, 0 for a slot that has none."""
+        return slots if self.mapping is None else self.mapping[slots]
+
+
+def kv_memory(pool: Any) -> list[KVBuffer]:
+    """Every buffer of ``pool``, K of all layers first."""
+    places = getattr(pool, "layers_mapping", None)
+    if places is None:
+        return [
+            KVBuffer(half, layer, tensor)
+            for half, buffers in (("K", pool.k_buffer), ("V", pool.v_buffer))
+            for layer, tensor in enumerate(buffers)
+        ]
+    return [
+        KVBuffer(half, layer, getattr(part, name)[index], pool.full_to_swa_index_mapping if has_window else None)
+        for half, name in (("K", "k_buffer"), ("V", "v_buffer"))
+        for layer, (index, has_window) in sorted(places.items())
+        for part in (pool.swa_kv_pool if has_window else pool.full_kv_pool,)
+    ]
+
+
+def kv_places(pool: Any) -> tuple[tuple[Any, torch.Tensor | None], ...]:
+    """The pools that hold ``k_buffer`` and ``v_buffer``, each with its mapping: ``pool`` itself, or its two halves."""
+    if hasattr(pool, "k_buffer"):
+        return ((pool, None),)
+    return (pool.full_kv_pool, None), (pool.swa_kv_pool, pool.full_to_swa_index_mapping)

@@ -1,0 +1,78 @@
+"""SGLang's memory of hybrid models: a full pool, a window pool and the allocator that maps one to the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stubs.layer import layer_of
+from stubs.sglang import DTYPES, accepted, find
+from stubs.world import World
+
+
+def hybrid_pool(world: World) -> Any:
+    """The real SWAKVPool: layers with a window in the smaller pool, the others in one of max_total_tokens."""
+    cls = find("sglang.srt.mem_cache.swa_memory_pool:SWAKVPool")
+    layers = range(world.num_layers)
+    return cls(
+        size=world.max_total_tokens,
+        size_swa=world.window_tokens,
+        page_size=world.page_size,
+        dtype=DTYPES[world.dtype],
+        head_num=world.num_kv_heads,
+        head_dim=world.head_dim,
+        swa_attention_layer_ids=[layer for layer in layers if layer_of(world, layer).window],
+        full_attention_layer_ids=[layer for layer in layers if not layer_of(world, layer).window],
+        device=world.device,
+        **accepted(cls.__init__, enable_kvcache_transpose=False),
+    )
+
+
+def hybrid_allocator(world: World, pool: Any) -> Any:
+    """The real SWATokenToKVPoolAllocator over ``pool``."""
+    cls = find(
+        "sglang.srt.mem_cache.allocator.swa:SWATokenToKVPoolAllocator",  # from 0.5.13 on
+        "sglang.srt.mem_cache.swa_memory_pool:SWATokenToKVPoolAllocator",
+    )
+    return cls(
+        world.max_total_tokens,
+        world.window_tokens,
+        page_size=world.page_size,
+        dtype=DTYPES[world.dtype],
+        device=world.device,
+        kvcache=pool,
+        need_sort=False,
+    )
+
+
+def eviction_margin(world: World) -> int:
+    """Tokens that SGLang keeps behind a request's window beside those in it, by the release's rule or more."""
+    no_margin = find("sglang.srt.mem_cache.common:free_swa_out_of_window_slots") is not None  # from 0.5.14 on
+    return 0 if no_margin and not world.radix_cache else world.page_size
+
+
+def architectures(world: World) -> tuple[str, ...]:
+    """Architectures that may have such layers, the plainest first: the release says of each whether it has them."""
+    return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
+
+
+def hybrid_fields(world: World, architecture: str) -> dict[str, Any]:
+    """What a config.json says of the layers of a hybrid model, in the words of ``architecture``."""
+    if not world.window_tokens:
+        return {}
+    kinds = [bool(layer_of(world, layer).window) for layer in range(world.num_layers)]
+    if architecture == OPT_IN:
+        return {
+            "is_hybrid_swa": True,
+            "hybrid_layer_pattern": [int(kind) for kind in kinds],
+            "sliding_window": world.sliding_window,
+        }
+    return {
+        "model_type": "gpt_oss",
+        "layer_types": ["sliding_attention" if kind else "full_attention" for kind in kinds],
+        "sliding_window": world.sliding_window,
+    }
+
+
+# A model of any architecture may say that it is hybrid (from 0.5.13 on); gpt-oss is so in every release.
+OPT_IN = "LlamaForCausalLM"
+ALWAYS = "GptOssForCausalLM"
