@@ -17,6 +17,7 @@ class Rules:
     right: int = -1  # keys right of it that it sees; -1 = all
     chunk: int = 0  # a query sees only keys of its own chunk of positions; 0 = none
     softcap: float = 0.0  # scores become softcap * tanh(score / softcap); 0 = off
+    mask: torch.Tensor | None = None  # bool [requests, most queries, most keys]: what each query may see at most
     sinks: torch.Tensor | None = None  # [heads], a logit a head that takes weight and has no value
     q_descale: torch.Tensor | None = None  # [requests, kv heads]
     k_descale: torch.Tensor | None = None
@@ -80,6 +81,8 @@ def visible(count: torch.Tensor, length: torch.Tensor, longest: int, width: int,
         mask = mask & (key <= query + rules.right)
     if rules.chunk > 0:
         mask = mask & (torch.div(key, rules.chunk, rounding_mode="floor") == query // rules.chunk)
+    if rules.mask is not None:
+        mask = mask & rules.mask
     return mask.expand(-1, longest, -1)
 
 
