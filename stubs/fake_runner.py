@@ -65,6 +65,9 @@ class FakeModelRunner:
         # Model kinds that this one is not
         self.is_hybrid_swa = bool(getattr(model_config, "is_hybrid_swa", False))
         self.is_hybrid_swa_compress = False
+        self.use_mla_backend = False
+        self.init_new_workspace = False
+        self.plan_stream_for_flashinfer = True  # a CUDA stream that SGLang makes where there is none, and nobody uses
         self.model_is_mrope = False
         self.use_ngram_embedding = False
         self.ngram_embedding_manager = sglang.no_ngram_embedding()
@@ -77,11 +80,13 @@ class FakeModelRunner:
         self.decode_cuda_graph_runner = None
         self.canary_manager = None
         # Memory
+        self.max_running_requests = world.max_running_requests
         self.req_to_token_pool = request_pool
         self.token_to_kv_pool = kv_pool
         self.token_to_kv_pool_allocator: Any = None
         self.kv_index_translator: Any = None
         # Attention
+        self.model = torch.nn.ModuleList()  # its attention layers are all there is of a model
         self.attn_backend: Any = None
         self.radix_layers: list[Any] = []
 
@@ -189,3 +194,4 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
 def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
+    runner.model.extend(runner.radix_layers)

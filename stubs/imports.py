@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 import torch
 
-from stubs.packages import cutlass, sgl_kernel, torchvision, triton, vllm
+from stubs.packages import cutlass, flashinfer, sgl_kernel, torchvision, triton, vllm
 
 # FlashAttention 3 is a Hopper kernel: SGLang refuses it below compute capability 9.0.
 HOPPER = (9, 0)
+# What flashinfer's kernels are given to work in, half a GiB unless told: stand-ins need none of it.
+WORKSPACE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ _PACKAGES = (
     _Package("cutlass", cutlass.OFFERS, cutlass.module),
     _Package("cuda", cutlass.OFFERS, cutlass.module, cutlass.CUDA_MODULES),
     _Package("sgl_kernel", sgl_kernel.OFFERS, sgl_kernel.module),
+    _Package("flashinfer", flashinfer.OFFERS, flashinfer.module),
 )
 NAMES = tuple(package.name for package in _PACKAGES)
 
@@ -86,6 +89,7 @@ NAMES = tuple(package.name for package in _PACKAGES)
 def _answer_for_gpu() -> None:
     """Interpret Triton's kernels, compile nothing, and be a Hopper to whoever asks."""
     os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.setdefault("SGLANG_FLASHINFER_WORKSPACE_SIZE", str(WORKSPACE_BYTES))
     os.environ["SGLANG_NATIVE_MOVE_KV_CACHE"] = "1"  # SGLang's other way is a CUDA kernel over raw addresses
     # Compiling for a CPU takes a C++ compiler and minutes; eager gives what the compiled function is meant to give.
     # Not TORCH_COMPILE_DISABLE: with it, torch refuses flex_attention.

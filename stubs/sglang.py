@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from stubs import sglang_flashinfer
 from stubs.refusal import Refused
 from stubs.world import World
 
@@ -100,9 +101,22 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
             speculative_attention_mode=world.spec_mode,
         )
     try:
-        return cls(**wanted)
+        with sglang_flashinfer.blackwell(world.prefill, world.decode):
+            return _resolved(cls(**wanted), world)
     except (ValueError, AssertionError, NotImplementedError) as error:
         raise Refused(f"ServerArgs: {error}") from error
+
+
+def _resolved(args: Any, world: World) -> Any:
+    """``args`` with what SGLang derives from them. ValueError where it would serve other pages than the world's."""
+    resolve = getattr(args, "resolve_once", None)
+    if resolve is not None:
+        resolve()
+    view = find("sglang.srt.arg_groups.overrides:resolved_view")
+    size = (args if view is None else view(args)).page_size
+    if size != world.page_size:
+        raise ValueError(f"{world.pair} does not support page_size {world.page_size}: SGLang serves it with {size}")
+    return args
 
 
 def model_config(args: Any, model_path: str, *, is_draft: bool = False) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stubs.imports import HOPPER
+from stubs.sglang_flashinfer import prepare_flashinfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ def prepare_platform() -> None:
     """
     if torch.cuda.is_available():
         return
+    prepare_flashinfer()
     for answer in _answers():
         for module in _present(answer.modules):
             if answer.is_new or hasattr(module, answer.name):

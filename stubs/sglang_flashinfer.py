@@ -1,0 +1,78 @@
+"""Answers what SGLang asks on the way to flashinfer's kernels on a machine without CUDA: that they are there, and where."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+ATTENTION = "sglang.srt.layers.attention"
+# Each asks, while it is imported, whether flashinfer is there. In the order in which they import each other.
+ASKING = tuple(f"{ATTENTION}.{name}_backend" for name in ("flashinfer", "flashinfer_mla", "trtllm_mla", "trtllm_mha"))
+UTILS = ("sglang.srt.utils", "sglang.srt.utils.common")
+# Where they and the inputs that they take write "cuda" out, whatever the server's device is.
+WRITING_CUDA = (f"{ATTENTION}.flashinfer_backend", "sglang.srt.speculative.eagle_info")
+FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
+# Names by which releases ask, while they check a server's arguments, for a GPU that TensorRT-LLM's kernels run on.
+BLACKWELL = "is_sm100_supported"
+SERVER_ARGS = "sglang.srt.server_args"
+NEEDS_BLACKWELL = ("trtllm_mha",)
+
+
+def prepare_flashinfer() -> None:
+    """Import SGLang's flashinfer and TensorRT-LLM backends over what stands in for flashinfer; once per process."""
+    with ExitStack() as answers:
+        for name in UTILS:
+            module = import_module(name)
+            if hasattr(module, "is_flashinfer_available"):
+                answers.enter_context(patch.object(module, "is_flashinfer_available", _yes))
+        for name in ASKING:
+            sys.modules.pop(name, None)  # imported before, it would know of no flashinfer
+        for name in ASKING:
+            import_module(name)
+    here = _torch_here()
+    for name in WRITING_CUDA:
+        import_module(name).torch = here  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def blackwell(*backends: str) -> Iterator[None]:
+    """While a server's arguments are checked: a GPU for TensorRT-LLM's kernels, where one of ``backends`` needs it."""
+    with ExitStack() as answers:
+        if not torch.cuda.is_available() and any(name in NEEDS_BLACKWELL for name in backends):
+            for name in (SERVER_ARGS, UTILS[1]):
+                module = import_module(name)
+                if hasattr(module, BLACKWELL):
+                    answers.enter_context(patch.object(module, BLACKWELL, _yes))
+        yield
+
+
+def _torch_here() -> ModuleType:
+    """torch, but its factories put on the CPU what a caller wants on "cuda"."""
+    here = ModuleType(torch.__name__, torch.__doc__)
+    here.__dict__.update(vars(torch))
+    for name in FACTORIES:
+        setattr(here, name, _on_cpu(getattr(torch, name)))
+    return here
+
+
+def _on_cpu(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(factory)
+    def make(*args: Any, **options: Any) -> torch.Tensor:
+        if str(options.get("device", "")).startswith("cuda"):
+            options["device"] = "cpu"
+        return factory(*args, **options)
+
+    return make
+
+
+def _yes(*_: object) -> bool:
+    return True
