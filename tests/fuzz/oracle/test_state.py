@@ -72,7 +72,7 @@ class Case:
         self.inputs = {"req_to_token": torch.arange(6), "seq_lens": torch.tensor([3, 2])}
 
     def view(self, **fields: Any) -> StepView:
-        live = [SimpleNamespace(request_id=i, slots=slots) for i, slots in OWN.items()]
+        live = [SimpleNamespace(request_id=i, slots=slots, window_slots=[]) for i, slots in OWN.items()]
         rows = (RowPlan(live[0], 0, 1, 2), RowPlan(live[1], 1, 1, 1))  # type: ignore[arg-type]
         runner = SimpleNamespace(token_to_kv_pool=self.pool)
         plan = StepPlan("decode", False, runner, SimpleNamespace(forward_mode="decode"), rows)
