@@ -13,7 +13,7 @@ from rich.text import Text
 from fuzz import doctor
 from fuzz.audit import AuditReport
 from fuzz.bench import Result, by_oracle
-from fuzz.comparison import Cell, CompareResult
+from fuzz.comparison import Cell
 from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
 from fuzz.revisions import ReplayResult, ShrinkResult
@@ -21,7 +21,6 @@ from fuzz.script import Provenance, ScriptError, write_script
 
 COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
-UNCLEAR = ("other", "unsupported", "stub_gap", "infra")
 TITLE_COLUMNS = 90  # the signature tells the rest
 FAULT_COLUMNS = 32  # of a mutant's text: its diff has all of it
 
@@ -81,7 +80,9 @@ def replay_table(results: Sequence[ReplayResult]) -> Table:
     for result in results:
         cell = result.cell
         detail = result.finding.title if result.finding else cell.detail
-        table.add_row(Text(result.path.name), Text(cell.target), _state(cell), _shows(cell), Text(_line(detail)))
+        table.add_row(
+            Text(result.path.name), Text(cell.target), state_text(cell.state), _shows(cell), Text(one_line(detail))
+        )
     return table
 
 
@@ -101,30 +102,10 @@ def script_of(result: ShrinkResult) -> str:
     return write_script(confirmed.program, confirmed.finding, confirmed.trace, provenance)
 
 
-def compare_table(result: CompareResult) -> Table:
-    """Repros down, targets across, and where each fault came and went."""
-    table = plain_table("repro", *result.targets, "introduced in", "fixed in")
-    for row in result.rows:
-        cells = [_state(cell).append(f" {cell.k}/{cell.n}", "dim") for cell in row.cells]
-        table.add_row(Text(Path(row.repro).name), *cells, Text(row.introduced_in or "–"), Text(row.fixed_in or "–"))
-    return table
-
-
-def compare_notes(result: CompareResult) -> list[str]:
-    """Why cells say neither bug nor clean, each reason once."""
-    notes = (
-        f"{cell.target}: {cell.state}: {_line(cell.detail)}"
-        for row in result.rows
-        for cell in row.cells
-        if cell.state in UNCLEAR
-    )
-    return list(dict.fromkeys(notes))
-
-
 def doctor_table(report: doctor.Report) -> Table:
     table = plain_table("", "", "")
     for what, state, detail in doctor.to_table_rows(report):
-        table.add_row(Text(what), Text(state, STYLES.get(state, "")), Text(_line(detail)))
+        table.add_row(Text(what), Text(state, STYLES.get(state, "")), Text(one_line(detail)))
     return table
 
 
@@ -139,7 +120,7 @@ def audit_table(report: AuditReport) -> Table:
             Text(row.wrapper),
             Text(row.name),
             Text(row.answer, STYLES.get(row.answer, "")),
-            Text(_line(row.why)),
+            Text(one_line(row.why)),
             Text(f"{places[0]}{more}" if places else "–", "dim"),
         )
     return table
@@ -179,8 +160,8 @@ def bench_headline(results: Sequence[Result]) -> str:
     return line + (f"; {stillborn} more did not import" if stillborn else "")
 
 
-def _state(cell: Cell) -> Text:
-    return Text().append(cell.state, STYLES.get(cell.state, ""))
+def state_text(state: str) -> Text:
+    return Text().append(state, STYLES.get(state, ""))
 
 
 def _shows(cell: Cell) -> Text:
@@ -195,10 +176,10 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 def _short(text: str, columns: int = TITLE_COLUMNS) -> str:
-    line = _line(text)
+    line = one_line(text)
     return line if len(line) <= columns else line[: columns - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -14,6 +15,7 @@ import click
 
 from stubs.world import DEVICES, RUNNERS
 
+WORKERS_MAX = 4  # by default: each imports SGLang and torch, and holds one to two GB
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -76,6 +78,17 @@ python_option = click.option(
 )
 times_option = click.option(
     "--times", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each repro."
+)
+workers_option = click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=min(WORKERS_MAX, os.cpu_count() or 1),
+    show_default="one a core, at most 4",
+    help="Targets at a time.",
+)
+cache_option = click.option(
+    "--cache/--no-cache", default=True, help="Take results from earlier runs of the same on the same.  [default: cache]"
 )
 pair_option = click.option(
     "--pair", "pairs", type=Pair(), multiple=True, help="Backend pairs to drive (default: all that run here)."

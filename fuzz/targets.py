@@ -15,7 +15,17 @@ import platformdirs
 from fuzz import releases, worktrees
 from fuzz.target import Target, TargetError
 
-__all__ = ["CACHE_VARIABLE", "SCHEMES", "Target", "TargetError", "default_cache", "git_parts", "open_target", "resolve"]
+__all__ = [
+    "CACHE_VARIABLE",
+    "SCHEMES",
+    "Target",
+    "TargetError",
+    "default_cache",
+    "default_results",
+    "git_parts",
+    "open_target",
+    "resolve",
+]
 
 CACHE_VARIABLE = "SEAMRIPPER_CACHE"
 SCHEMES = ("pypi", "path", "git")  # of specs; the one other spec is "installed"
@@ -28,6 +38,11 @@ def default_cache() -> Path:
     """Where releases and worktrees are kept: $SEAMRIPPER_CACHE, or the user's cache folder."""
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).expanduser() if named else platformdirs.user_cache_path("seamripper")
+
+
+def default_results() -> Path:
+    """Where the results of runs are kept, beside the releases."""
+    return default_cache() / "results"
 
 
 def resolve(spec: str, cache_dir: Path | None = None) -> Target:

@@ -1,7 +1,9 @@
 """Saved repros on other revisions of SGLang: does it still show, where does it, since when, and is there a smaller one."""
 
+from fuzz.bisection import BisectResult
 from fuzz.comparison import Cell, CompareResult
 from fuzz.repro import read_program
+from fuzz.revisions.bisect import bisect_commits, bisect_releases
 from fuzz.revisions.compare import compare
 from fuzz.revisions.replay import ReplayResult, replay, replay_all
 from fuzz.revisions.rig import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
@@ -12,11 +14,14 @@ __all__ = [
     "CANNOT_TELL",
     "NOT_SHOWN",
     "SHOWN",
+    "BisectResult",
     "Cell",
     "CompareResult",
     "ReplayResult",
     "Rig",
     "ShrinkResult",
+    "bisect_commits",
+    "bisect_releases",
     "compare",
     "read_program",
     "replay",

@@ -90,8 +90,8 @@ def clean_runs_for(script: tuple[int, int], shown: Sequence[tuple[int, int]]) ->
     """How many clean runs exclude the bug: 0 where nobody has ever seen it.
 
     ``script``: in how many of how many runs it showed when it was saved; ``shown``: on each target that has it, likewise.
-    The target on which it shows most rarely counts, together with what the script says.
+    The target on which it shows most rarely counts; where it always showed, what the script says counts in.
     """
     k, n = script
-    samples = [(k + more, n + runs) for more, runs in shown] or [script]
+    samples = [(more, runs) if more < runs else (k + more, n + runs) for more, runs in shown] or [script]
     return max((clean_runs_needed(*sample) for sample in samples if sample[0]), default=0)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from fuzz import answers, arguments, revisions
+from fuzz import answers, arguments, matrix, revisions
 from fuzz.display import Display, console
 from fuzz.program import ProgramError
 from fuzz.repro import repros_in
 from fuzz.revisions import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
 from fuzz.sanitizer import TOOLS
 from fuzz.script import ScriptError
+from fuzz.targets import default_results
 from fuzz.verbs.group import NEEDED, cli, print_json, tell
 
 
@@ -88,9 +89,8 @@ def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
     "--targets", metavar="SPEC...", multiple=True, required=True, help="SGLangs to run them on, oldest first."
 )
 @arguments.times_option
-@click.option(
-    "--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="Targets at a time."
-)
+@arguments.workers_option
+@arguments.cache_option
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Write compare.md and compare.csv there.")
 @arguments.python_option
 @arguments.json_option
@@ -99,21 +99,25 @@ def compare(
     targets: tuple[str, ...],
     times: int,
     workers: int,
+    cache: bool,
     out: Path | None,
     python: str,
     as_json: bool,
 ) -> int:
     """Run saved repros on several SGLangs: a table of repro by target.
 
+    Each cell says how many of its runs showed the fault, with 95 % bounds of how often it shows; a star: from the cache.
+
     Exit status: 1 if something that worked on the first target fails on a later one, else 0.
     """
     with Display(console(stderr=True)) as display:
-        result = revisions.compare(paths, targets, times, Rig(python, out), workers, display.phase)
+        rig = Rig(python, out, results=default_results() if cache else None)
+        result = revisions.compare(paths, targets, times, rig, workers, display.phase)
     if as_json:
         print_json(result.to_json())
     else:
-        console().print(answers.compare_table(result))
-        for note in answers.compare_notes(result):
+        console().print(matrix.compare_table(result))
+        for note in matrix.compare_notes(result):
             click.echo(note)
     if out is not None:
         try:

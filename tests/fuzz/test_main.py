@@ -216,7 +216,7 @@ def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
     listed = [line.split()[0] for line in out[out.index("Commands:") :].splitlines()[1:] if line]
-    assert listed == ["audit", "bench", "compare", "contrast", "doctor", "replay", "report", "run", "shrink"]
+    assert listed == ["audit", "bench", "bisect", "compare", "contrast", "doctor", "replay", "report", "run", "shrink"]
 
 
 def test_run_hands_its_options_on(campaign: Campaign) -> None:
@@ -428,14 +428,16 @@ def test_compare_prints_the_table_and_the_reasons(
 ) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(revisits.revisions, "compare", lambda *given: seen.extend(given) or COMPARED)
-    assert main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--times", "2"]) == 0
+    monkeypatch.setenv("SEAMRIPPER_CACHE", "/cache")
+    assert main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--times", "2", "--workers", "3"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["repro", "pypi:1", "pypi:2", "introduced", "in", "fixed", "in"],
-        ["a.py", "bug", "3/3", "fixed", "0/3", "–", "pypi:2"],
-        ["b.py", "clean", "0/3", "infra", "0/0", "–", "–"],
+        ["a.py", "bug", "3/3", "≥29", "%", "fixed", "0/3", "≤71", "%", "–", "pypi:2"],
+        ["b.py", "clean", "0/3", "≤71", "%", "infra", "0/0", "–", "–"],
         ["pypi:2:", "infra:", "no", "import"],
     ]
-    assert seen[:5] == [(saved,), ("pypi:1", "pypi:2"), 2, Rig(sys.executable), 1]
+    rig = Rig(sys.executable, results=Path("/cache/results"))
+    assert seen[:5] == [(saved,), ("pypi:1", "pypi:2"), 2, rig, 3]
 
 
 def test_compare_writes_its_table(

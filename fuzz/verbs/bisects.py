@@ -1,0 +1,84 @@
+"""The verb that searches revisions for the place where a bug came or went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fuzz import arguments, matrix, revisions
+from fuzz.display import Display, console
+from fuzz.revisions import Rig
+from fuzz.targets import default_results
+from fuzz.verbs.group import cli, print_json
+
+
+@cli.command(cls=arguments.Verb)
+@arguments.path_argument
+@click.option("--releases", metavar="FIRST..LAST", help="Try each release from FIRST to LAST.")
+@click.option(
+    "--repo",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Search the commits of this git checkout.",
+)
+@click.option(
+    "--good",
+    metavar="REV...",
+    multiple=True,
+    help="Without the bug. One before --bad finds where it came, one behind it where it went.",
+)
+@click.option("--bad", metavar="REV...", multiple=True, help="With the bug.")
+@arguments.times_option
+@arguments.workers_option
+@arguments.cache_option
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the state there; the same command goes on."
+)
+@arguments.python_option
+@arguments.json_option
+def bisect(
+    path: Path,
+    releases: str | None,
+    repo: Path | None,
+    good: tuple[str, ...],
+    bad: tuple[str, ...],
+    times: int,
+    workers: int,
+    cache: bool,
+    out: Path | None,
+    python: str,
+    as_json: bool,
+) -> int:
+    """Find where the bug of a saved repro was introduced and where it was fixed.
+
+    Over releases each is tried. Over commits (of first parents; those of a merge follow) both ends are confirmed, then
+    the stretches between them are halved. What cannot be tested is stepped over, and the range that leaves is said.
+
+    Exit status: 0 each change is known to the revision, 125 cannot tell, or not more closely than a range.
+    """
+    _check(releases, repo, good, bad)
+    rig = Rig(python, out, results=default_results() if cache else None)
+    with Display(console(stderr=True)) as display:
+        if repo is None:
+            assert releases is not None
+            result = revisions.bisect_releases(path, releases, times, rig, workers, display.phase)
+        else:
+            result = revisions.bisect_commits(path, repo, good, bad, times, rig, display.phase)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        console().print(matrix.bisect_table(result))
+        click.echo("\n".join(result.answers))
+    return result.exit_code
+
+
+def _check(releases: str | None, repo: Path | None, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
+    over_commits = bool(repo and good and bad)
+    if over_commits == bool(releases) or (releases and (repo or good or bad)):
+        raise click.UsageError(
+            "expected either --releases FIRST..LAST, or --repo DIR with --good REV and --bad REV",
+            click.get_current_context(),
+        )
+    if set(good) & set(bad):
+        raise click.UsageError(f"{min(set(good) & set(bad))} is given as good and as bad", click.get_current_context())
