@@ -6,6 +6,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, Fault, StepView
 from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
 from fuzz.oracle.contract import Judgement, judge
+from fuzz.oracle.graph import host_reads
 from fuzz.oracle.state import restore_kv, serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
@@ -141,7 +144,10 @@ class _Run:
 
     def start(self) -> None:
         try:
-            self.server = _SERVERS[self.world.runner](self.world)
+            with self._watched(None):  # capturing graphs runs kernels
+                self.server = _SERVERS[self.world.runner](self.world)
+            self._add(host_reads(self.server.graphs.host_reads), 0, "start-up")
+            self._judge_strays(0, "start-up")
             self.scheduler = Scheduler(self.server, self.program.seed)
         except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
             self._record(judge(error, sglang.handed_in()), 0, "start-up")
@@ -256,6 +262,8 @@ class _Run:
 
     def _rerun(self, plan: StepPlan, taps: Sequence[Tap]) -> Callable[[], tuple[Sequence[Tap], Any]] | None:
         """The same step on a fresh wrapper, fed what the first run's layers were fed."""
+        if plan.graph is not None and plan.rows:
+            return cache(lambda: self._eagerly(plan, taps))
         if plan.on_draft or not plan.rows:
             return None
 
@@ -267,6 +275,14 @@ class _Run:
             return again, backend
 
         return rerun
+
+    def _eagerly(self, plan: StepPlan, taps: Sequence[Tap]) -> tuple[Sequence[Tap], Any]:
+        """A replayed step without its graph."""
+        plain = replace(plan, graph=None)
+        with self._watched(plain):
+            again, backend = self.server.eagerly(plain, taps)
+        self.unjudged.clear()
+        return again, backend
 
     def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Layer inputs of step ``number``, normal, from the program's seed, the step and the layer alone.

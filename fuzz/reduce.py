@@ -222,6 +222,7 @@ _PLAIN_ORDER = (
     "max_running_requests",
     "max_total_tokens",
     "spec_mode",
+    "graph",
 )
 
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fuzz.finding import Finding
 from fuzz.program import Program
 from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
-from fuzz.trace import Trace
+from fuzz.trace import REPLAYED, Trace
 from stubs.tiny_model import tiny_config
 from stubs.world import World
 
@@ -60,7 +60,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     world = program.world
     _check_written(world)
     steps = script_steps(program, finding, trace)
-    check = _check(finding, steps)
+    check = _check(finding, program.world, steps)
     plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets both on the layers
     version = tuple(int(part) for part in re.findall(r"\d+", trace.sglang_version)[:3])
     values: dict[str, Any] = {
@@ -135,11 +135,13 @@ def _check_written(world: World) -> None:
             raise ScriptError(f"scripts do not have worlds with {name} {getattr(world, name)} yet")
 
 
-def _check(finding: Finding, steps: tuple[ScriptStep, ...]) -> str:
+def _check(finding: Finding, world: World, steps: tuple[ScriptStep, ...]) -> str:
     """How the script tells: an exception, a comparison after the last step, or not at all."""
     oracle, kind, place = finding.signature.parts
     if finding.mode in DRAFT_MODES:
         raise ScriptError(f"{finding.signature} is a fault of a step on the draft model, which scripts do not have yet")
+    if finding.mode.endswith(REPLAYED) or (world.graph and finding.mode == "start-up"):
+        raise ScriptError(f"{finding.signature} is a fault of a captured graph, which scripts do not have")
     if oracle == "contract" or kind == "contract_breach":
         return "exception"
     if oracle == "numeric" and not (steps[-1].mode == "TARGET_VERIFY" and "tree" in finding.mode):

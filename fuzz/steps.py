@@ -9,7 +9,8 @@ from fuzz.finding import Finding
 from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Verify
 from fuzz.trace import Trace
 
-DRAFT_MODES = ("draft_prefill", "draft_extend")  # steps on the draft model, which scripts do not have
+# Steps on the draft model, which scripts do not have.
+DRAFT_MODES = ("draft_prefill", "draft_decode", "draft_decode_graph", "draft_extend", "draft_extend_graph")
 
 
 @dataclass(frozen=True, slots=True)

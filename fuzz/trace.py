@@ -8,6 +8,8 @@ from typing import Any
 
 from fuzz.finding import Finding, Verdict
 
+# Ends the mode of a step that a captured graph replays.
+REPLAYED = "_graph"
 # Modes a step can have, as reports name them. Verify carries its tree shape and the mode that routes it.
 MODES = (
     "extend",
@@ -15,12 +17,20 @@ MODES = (
     "extend_chunked",
     "mixed",
     "decode",
+    "decode_graph",
     "verify_chain_prefill",
+    "verify_chain_prefill_graph",
     "verify_chain_decode",
+    "verify_chain_decode_graph",
     "verify_tree_prefill",
+    "verify_tree_prefill_graph",
     "verify_tree_decode",
+    "verify_tree_decode_graph",
     "draft_prefill",
+    "draft_decode",
+    "draft_decode_graph",
     "draft_extend",
+    "draft_extend_graph",
     "idle",
     "finish",
     "retract",

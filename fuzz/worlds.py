@@ -14,6 +14,9 @@ HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
 # Short contexts are come to the end of within a program; 96 leaves room for trees on pages of their own.
 CONTEXT_LENS = (32, 16, 24, 48, 64, 96)
 
+# Halves that no supported release captures: the server does not start. Drawn seldom, for a release that will.
+WITHOUT_GRAPHS = ("torch_native", "flex_attention")
+
 
 def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """Page sizes that both backends of ``pair`` take, per ``page_sizes``; a backend not in it takes PAGE_SIZES."""
@@ -75,6 +78,7 @@ def draw_world(
         world = replace(world, sliding_window=0, logit_cap=0)
     if shape != "plain":
         world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
+    world = replace(world, graph=_draw_graph(choices, world))
     return replace(world, max_total_tokens=_draw_pool(choices, world))
 
 
@@ -106,6 +110,18 @@ def _draw_speculative(
         spec_topk=topk,
         spec_draft_tokens=draft_tokens,
     )
+
+
+def _draw_graph(choices: Choices, world: World) -> int:
+    """Whether graphs are captured, and how far apart the batch sizes are."""
+    # Pinned: SGLang's own runner captures on a GPU alone, and a window pool's write locations are its runner's affair.
+    if world.runner == "real" or world.device != "cpu" or world.window_tokens:
+        return 0
+    captured = (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
+    refused = any(name in WITHOUT_GRAPHS for name in captured)
+    if not choices.chance(1, 12 if refused else 3):
+        return 0
+    return choices.integer(1, world.max_running_requests)
 
 
 def _draw_pool(choices: Choices, world: World) -> int:

@@ -10,6 +10,7 @@ import torch
 
 from stubs import draft_tree, sglang, sglang_batch, sglang_spec
 from stubs.kv_memory import kv_places
+from stubs.graph_runner import GraphRunner
 from stubs.live import History, LiveRequest
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
@@ -34,7 +35,10 @@ class RowPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One forward: on which runner, over which ForwardBatch, and what each request's rows mean."""
+    """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
+
+    ``graph`` replays it, where SGLang would replay it.
+    """
 
     mode: str
     on_draft: bool
@@ -42,6 +46,12 @@ class StepPlan:
     forward_batch: Any
     rows: tuple[RowPlan, ...]
     batch: dict[str, Any] = field(default_factory=dict)
+    graph: GraphRunner | None = None
+
+    @property
+    def padded_size(self) -> int:
+        """Requests that the step runs over, padding included."""
+        return len(self.rows) if self.graph is None else self.graph.size_for(len(self.rows))
 
     @property
     def tokens(self) -> int:
@@ -159,7 +169,7 @@ class Scheduler:
             self.slots.reserve(live, live.length + 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
         batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=self._locations(parts))
-        yield self._step("decode", parts, batch)
+        yield self._step("decode", parts, batch, graph=self.server.graphs.target)
         for live in running:
             live.length += 1
 
@@ -201,15 +211,17 @@ class Scheduler:
         ]
         forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, self.server.target)
         shape = "chain" if world.spec_topk == 1 else "tree"
-        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch)
+        graph = self.server.graphs.target
+        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch, graph=graph)
         if draft_extend and self.server.draft is not None:
             batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=self._locations(parts))
             if not self.host_lengths:
                 batch.seq_lens_cpu = batch.seq_lens_sum = None
             counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
-            extend_batch = sglang_spec.draft_extend_forward_batch(batch, self.server.draft, world, counts)
+            graph = self.server.graphs.draft_extend
+            extend_batch = sglang_spec.draft_extend_forward_batch(batch, self.server.draft, world, counts, graph)
             causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
-            yield self._planned("draft_extend", causal, extend_batch, on_draft=True)
+            yield self._planned("draft_extend", causal, extend_batch, on_draft=True, graph=graph)
         elif self.server.draft is not None:
             self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
@@ -302,13 +314,34 @@ class Scheduler:
         """int64 on device, as SGLang holds rows and slots."""
         return torch.tensor(values, dtype=torch.int64, device=self.world.device)
 
-    def _step(self, mode: str, parts: Sequence[RowPlan], batch: Any, *, on_draft: bool = False) -> StepPlan:
+    def _step(
+        self,
+        mode: str,
+        parts: Sequence[RowPlan],
+        batch: Any,
+        *,
+        on_draft: bool = False,
+        graph: GraphRunner | None = None,
+    ) -> StepPlan:
         runner = self.server.draft if on_draft else self.server.target
-        return self._planned(mode, parts, sglang_batch.forward_batch(batch, runner), on_draft=on_draft)
+        forward_batch = sglang_batch.forward_batch(batch, runner)
+        return self._planned(mode, parts, forward_batch, on_draft=on_draft, graph=graph)
 
-    def _planned(self, mode: str, parts: Sequence[RowPlan], forward_batch: Any, *, on_draft: bool = False) -> StepPlan:
+    def _planned(
+        self,
+        mode: str,
+        parts: Sequence[RowPlan],
+        forward_batch: Any,
+        *,
+        on_draft: bool = False,
+        graph: GraphRunner | None = None,
+    ) -> StepPlan:
+        """``graph`` is what replays steps of this kind; SGLang's rule says whether it replays this one."""
         runner = self.server.draft if on_draft else self.server.target
-        return StepPlan(mode, on_draft, runner, forward_batch, tuple(parts), _describe(parts, forward_batch))
+        described = _describe(parts, forward_batch)
+        if graph is None or not graph.can_run_graph(forward_batch):
+            return StepPlan(mode, on_draft, runner, forward_batch, tuple(parts), described)
+        return StepPlan(f"{mode}_graph", on_draft, runner, forward_batch, tuple(parts), described, graph)
 
 
 def _extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:

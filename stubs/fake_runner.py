@@ -17,6 +17,7 @@ import torch
 
 from stubs import sglang, sglang_batch, sglang_window
 from stubs.batch import StepPlan
+from stubs.graphs import Graphs, capture_graphs
 from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
 from stubs.layer import layer_of
@@ -75,7 +76,7 @@ class FakeModelRunner:
         self.hybrid_gdn_config = None
         self.kimi_linear_config = None
         self.linear_attn_model_spec = None
-        # Graphs: none on this path
+        # Graphs: none before they are captured
         self.graph_runner = None
         self.decode_cuda_graph_runner = None
         self.canary_manager = None
@@ -100,20 +101,32 @@ class FakeModelRunner:
 class FakeServer:
     """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
 
-    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None) -> None:
+    def __init__(
+        self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs
+    ) -> None:
         self.world = world
         self.target = target
         self.draft = draft
+        self.graphs = graphs
 
     def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
         """Plan the step's metadata and run its attention layers on drawn q, k and v; one Tap per layer."""
         inputs = [draw(layer, plan.tokens) for layer in range(len(plan.runner.radix_layers))]
+        if plan.graph is not None:
+            return plan.graph.step(plan.forward_batch, inputs)
         return run_layers(plan.runner.attn_backend, plan.runner.radix_layers, plan.forward_batch, inputs)
 
     def replay(self, plan: StepPlan, taps: Sequence[Tap], backend: Any) -> list[Tap]:
         """The step once more on another wrapper, with the inputs that its layers had."""
         inputs = [(tap.q, tap.k, tap.v) for tap in taps]
         return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
+
+    def eagerly(self, plan: StepPlan, taps: Sequence[Tap]) -> tuple[list[Tap], Any]:
+        """A replayed step without its graph, on a fresh backend, with the inputs that its layers had."""
+        backend = build_draft_backend(plan.runner) if plan.on_draft else self.rebuild_backend()
+        if not sglang_batch.needs_forward_metadata(plan.forward_batch):  # planned already, for the graph
+            backend.init_forward_metadata(plan.forward_batch)
+        return self.replay(plan, taps, backend), backend
 
     def rebuild_backend(self) -> Any:
         """A fresh wrapper over the target's pools, without any history."""
@@ -165,17 +178,15 @@ def build_fake_server(world: World) -> FakeServer:
     _assemble(target, world.num_layers)
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
     if not world.is_speculative:
-        return FakeServer(world, target, None)
+        return FakeServer(world, target, None, capture_graphs(world, target, None))
     draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
     draft.is_draft_worker = True
     draft.sliding_window_size = layer_of(world, 0).window or None
     draft.token_to_kv_pool_allocator = target.token_to_kv_pool_allocator
     draft.guards += row_guards
     _assemble(draft, 1)
-    draft.attn_backend = sglang.build_hybrid(draft, world.prefill, world.decode)
-    # The draft worker swaps in its extend backend where its factory makes one (0.5.16 on).
-    draft.attn_backend = sglang.build_draft_extend_backend(draft, world) or draft.attn_backend
-    return FakeServer(world, target, draft)
+    draft.attn_backend = build_draft_backend(draft)
+    return FakeServer(world, target, draft, capture_graphs(world, target, draft))
 
 
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
@@ -189,6 +200,12 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
         if config.is_hybrid_swa == bool(world.window_tokens):
             return args, config
     raise Refused("this release knows no model with a pool of its own for layers with a window")
+
+
+def build_draft_backend(draft: FakeModelRunner) -> Any:
+    """What the draft model extends on: the backend of the draft worker's factory where it makes one (0.5.16 on)."""
+    hybrid = sglang.build_hybrid(draft, draft.world.prefill, draft.world.decode)
+    return sglang.build_draft_extend_backend(draft, draft.world) or hybrid
 
 
 def _assemble(runner: FakeModelRunner, layers: int) -> None:

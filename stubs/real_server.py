@@ -8,6 +8,7 @@ from typing import Any
 from stubs import sglang
 from stubs.batch import StepPlan
 from stubs.fake_runner import DrawInput, run_layers
+from stubs.graphs import Graphs
 from stubs.real_runner import RealRunner, build_real_runner
 from stubs.refusal import Refused
 from stubs.tap import Tap
@@ -22,6 +23,7 @@ class RealServer:
         self.runner = runner
         self.target = runner.model_runner
         self.draft = None
+        self.graphs = Graphs()
 
     def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
         """The whole model's forward; its own layers make q, k and v, so ``draw`` is not used."""

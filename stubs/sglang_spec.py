@@ -131,8 +131,11 @@ def verify_forward_batch(verify_input: Any, batch: Any, target: Any) -> Any:
     return verify_input.prepare_for_v2_verify(target.req_to_token_pool, source, worker)[0]
 
 
-def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: torch.Tensor) -> Any:
-    """SGLang's own preparation of the draft model's extend over the verified window; returns its ForwardBatch."""
+def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: torch.Tensor, graph: Any = None) -> Any:
+    """SGLang's own preparation of the draft model's extend over the verified window; returns its ForwardBatch.
+
+    ``graph`` is the runner that replays it, if any: then SGLang leaves its metadata to that.
+    """
     info = load("sglang.srt.speculative.eagle_info")
     by_method = hasattr(info.EagleDraftInput, "prepare_for_extend_to_fill_draft_kvcache")  # up to 0.5.13
     cls = info.EagleDraftInput if by_method else info.EagleDraftExtendInput
@@ -151,12 +154,12 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
     predict = torch.zeros(size * width, dtype=torch.int64, device=world.device)
     source = worker_batch(batch)
     if by_method:
-        return extend_input.prepare_for_extend_to_fill_draft_kvcache(source, predict, width, draft, None)
+        return extend_input.prepare_for_extend_to_fill_draft_kvcache(source, predict, width, draft, graph)
     prepare = find("sglang.srt.speculative.eagle_worker_common:prepare_for_draft_extend")
     if prepare is None:  # 0.5.14 and 0.5.15 have it as a method that uses nothing of its worker
         prepare = _bare_worker("sglang.srt.speculative.base_spec_worker:EagleDraftWorkerBase").prepare_for_draft_extend
     extra = accepted(prepare, return_hidden_states_before_norm=False)
-    return prepare(extend_input, source, predict, width, draft, None, **extra)
+    return prepare(extend_input, source, predict, width, draft, graph, **extra)
 
 
 def retrieve(verify_input: Any, name: str) -> torch.Tensor:

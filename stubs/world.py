@@ -31,6 +31,7 @@ class World:
     --enable-deterministic-inference. ``logit_shift``: all logits are drawn about so far off 0.
     ``window_tokens``: the size of a pool of their own for the layers that have a window (0 = one pool for all layers).
     ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
+    ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     """
 
     prefill: str = "triton"
@@ -64,6 +65,7 @@ class World:
     logit_shift: int = 0
     window_tokens: int = 0
     radix_cache: int = 1
+    graph: int = 0
 
     @property
     def pair(self) -> str:
@@ -87,6 +89,12 @@ class World:
         if topk > 1 and page > 1:
             return max(((2 * page - 2 + steps) // page) * page * topk, width)
         return max(steps * topk, width)
+
+    @property
+    def graph_sizes(self) -> tuple[int, ...]:
+        """The batch sizes that graphs are captured at, rising; none without graphs."""
+        most = self.max_running_requests
+        return (*range(self.graph, most, self.graph), most) if self.graph else ()
 
     @property
     def pool_pages(self) -> int:
@@ -202,6 +210,7 @@ _BOUNDS = (
     ("logit_shift", -400, 400),
     ("window_tokens", 0, 1 << 20),
     ("radix_cache", 0, 1),
+    ("graph", 0, 256),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.oracle import bounds, numeric, state
+from fuzz.oracle import bounds, graph, numeric, state
 from fuzz.oracle.view import Fault, StepView
 
 ORACLES = (
@@ -12,6 +12,7 @@ ORACLES = (
     state.inputs_unchanged,
     state.kv_written_where_told,
     state.metadata_sound,
+    graph.replay_equals_eager,
     numeric.matches_reference,
     state.cold_equals_warm,
 )

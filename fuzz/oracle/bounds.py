@@ -106,14 +106,16 @@ def table_policy(plan: StepPlan) -> SlotPolicy:
     for row in plan.rows:
         first = row.live.row * table.shape[1]
         own.append(_rows(table.numel(), row, range(first, first + row.prefix + row.count), ()))
-    return _policy("req_to_token", table.view(-1), own, unit="entry")
+    padding = _padding(plan, table.numel(), range(table.shape[1]), ())  # padded rows are request row 0
+    return _policy("req_to_token", table.view(-1), own, padding, unit="entry")
 
 
 def batch_of(plan: StepPlan) -> Batch:
-    """How a kernel's programs tell for which request of the step they work."""
+    """How a kernel's programs tell for which request of the step they work. A graph's work on its own buffers."""
     names = ("req_pool_indices", "seq_lens", "extend_seq_lens", "extend_prefix_lens", "extend_start_loc")
-    arrays = (getattr(plan.forward_batch, name, None) for name in names)
-    return Batch(len(plan.rows), [array for array in arrays if array is not None])
+    sources = [plan.forward_batch] + ([plan.graph.buffers] if plan.graph is not None else [])
+    arrays = (getattr(source, name, None) for source in sources for name in names)
+    return Batch(plan.padded_size, [array for array in arrays if array is not None])
 
 
 def _rows(size: int, row: RowPlan, readable: Sequence[int], writable: Sequence[int]) -> RequestRows:
@@ -123,9 +125,21 @@ def _rows(size: int, row: RowPlan, readable: Sequence[int], writable: Sequence[i
     return RequestRows(row.live.request_id, masks[0], masks[1])
 
 
-def _policy(name: str, buffer: Any, own: Sequence[RequestRows], unit: str = "row") -> SlotPolicy:
-    """Any program may touch what some request may, and one whose request is known what that one may."""
+def _padding(plan: StepPlan, size: int, readable: Sequence[int], writable: Sequence[int]) -> list[RequestRows]:
+    """What rows of padding may touch; only a graph has some."""
+    if plan.graph is None:
+        return []
+    masks = np.zeros((2, size), dtype=bool)
+    masks[0, list(readable)] = True
+    masks[1, list(writable)] = True
+    return [RequestRows(-1, masks[0], masks[1])]
+
+
+def _policy(
+    name: str, buffer: Any, own: Sequence[RequestRows], padding: Sequence[RequestRows], unit: str = "row"
+) -> SlotPolicy:
+    """Any program may touch what some request or padding may, and one whose request is known what that one may."""
     nothing = np.zeros(len(buffer), dtype=bool)
-    readable = np.logical_or.reduce([nothing, *(rows.readable for rows in own)])
-    writable = np.logical_or.reduce([nothing, *(rows.writable for rows in own)])
+    readable = np.logical_or.reduce([nothing, *(rows.readable for rows in (*own, *padding))])
+    writable = np.logical_or.reduce([nothing, *(rows.writable for rows in (*own, *padding))])
     return SlotPolicy(name, buffer, readable, writable, own, unit)

@@ -19,6 +19,7 @@ from typing import Any
 from fuzz.finding import CUDA_FAULT, Signature, Verdict
 from fuzz.oracle.device import broken_by
 from fuzz.place import innermost
+from stubs.graph import ReplayError
 from stubs.kernels.contract import ContractBreach, StandInGap
 from stubs.refusal import Refused
 
@@ -46,6 +47,10 @@ def judge(error: BaseException, supplied: tuple[type, ...] = (), met_in: str = "
         return _judgement(Verdict.UNSUPPORTED, "contract", "refused", "start-up", root.reason, root)
     if isinstance(root, ContractBreach):
         return _breach(root)
+    if isinstance(error, ReplayError):
+        kind, place = type(root).__name__, innermost(error.stack)
+        title = f"{kind} in {place}, when its graph is replayed: {_first_line(root)}"
+        return _judgement(Verdict.BUG, "contract", kind, place, title, root)
     reader = _reader(root)
     broken = broken_by(root)
     if broken is not None:
@@ -203,7 +208,12 @@ def _reader(error: BaseException) -> str:
 
 
 def _room(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    """The room of the frame's module; "" for what only passes calls on to stand-ins."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return "" if name in _PASSAGES else name.partition(".")[0]
+
+
+_PASSAGES = ("stubs.kernels.door", "stubs.graph")
 
 
 def _innermost_is_ours(error: BaseException) -> bool:

@@ -22,6 +22,7 @@ from stubs.tap import Tap
 
 def matches_reference(view: StepView) -> list[Fault]:
     """The worst deviation of the step, if it is beyond the dtype's tolerance (atol = rtol)."""
+    view = view.eagerly()
     rows = list(_compared(view))
     for row in rows:
         # Where the inputs themselves are NaN, so is the truth: the step that made them so has been reported.

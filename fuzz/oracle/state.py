@@ -61,6 +61,8 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
         loc = buffer.rows_at(slots)
         outside = torch.ones(len(before), dtype=torch.bool, device=loc.device)
         outside[loc] = False
+        if view.replayed:
+            outside[0] = False  # where rows of padding are written
         changed = _rows_differ(before, buffer.tensor) & outside
         if bool(changed.any()):
             rows = changed.nonzero().flatten().tolist()
@@ -111,7 +113,8 @@ def _kv_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
 
 def metadata_sound(view: StepView) -> list[Fault]:
     """Every ``*indptr`` starts at 0 and never falls; the KV indices it bounds are the request's own slots."""
-    metadata = getattr(view.leaf, "forward_metadata", None)
+    graph = view.plan.graph
+    metadata = getattr(view.leaf, "forward_metadata", None) if graph is None else graph.metadata
     tensors = dict(_tensors(metadata))
     faults = []
     for name, indptr in tensors.items():
@@ -154,7 +157,7 @@ def _metadata_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
 
 def cold_equals_warm(view: StepView) -> list[Fault]:
     """The step on a fresh wrapper gives the same output, bit for bit, and the same index metadata."""
-    if view.rerun is None:
+    if view.rerun is None or view.replayed:
         return []
     warm = dict(_tensors(getattr(view.leaf, "forward_metadata", None)))
     taps, backend = view.rerun()

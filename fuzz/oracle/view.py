@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -43,6 +43,15 @@ class StepView:
     leaf: Any
     rerun: Callable[[], tuple[Sequence[Tap], Any]] | None = None
     violations: Sequence[Violation] = ()
+
+    @property
+    def replayed(self) -> bool:
+        """Whether a captured graph ran the step; then ``rerun`` runs it eagerly."""
+        return self.plan.graph is not None
+
+    def eagerly(self) -> StepView:
+        """The same step without its graph, where it had one: replays are judged against that."""
+        return replace(self, taps=self.rerun()[0]) if self.replayed and self.rerun is not None else self
 
     @property
     def place(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fuzz.oracle.numeric import matches_reference
-from fuzz.oracle.view import Fault
+from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
 from stubs.live import History
 from stubs.reference import attend
@@ -64,10 +64,10 @@ class Case:
         mode = SimpleNamespace(is_decode=lambda: self.count == 1)
         plan = SimpleNamespace(
             mode="decode", on_draft=False, rows=self.rows, tokens=self.before + self.count,
-            forward_batch=SimpleNamespace(forward_mode=mode),
+            forward_batch=SimpleNamespace(forward_mode=mode), graph=None,
         )  # fmt: skip
-        view = SimpleNamespace(world=self.world, plan=plan, taps=[Tap(0, self.q, self.k, self.v, out)], leaf=Leaf())
-        return matches_reference(view)  # type: ignore[arg-type]
+        taps = [Tap(0, self.q, self.k, self.v, out)]
+        return matches_reference(StepView(self.world, plan, taps, [], {}, {}, None, Leaf()))  # type: ignore[arg-type]
 
 
 def mask(text: str) -> torch.Tensor:

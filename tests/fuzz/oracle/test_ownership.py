@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fuzz.oracle.bounds import batch_of, guards_intact, kernels_in_bounds, slot_policies, table_policy
-from stubs.batch import RowPlan
+from stubs.batch import RowPlan, StepPlan
 from stubs.guards import surround
 from stubs.interpreter_log import Violation
 
@@ -26,7 +26,7 @@ def plan(*rows: tuple[int, list[int], int, int], window: int = 0) -> Any:
         live: Any = SimpleNamespace(row=row, slots=slots, request_id=10 + number)
         parts.append(RowPlan(live, 0, count, prefix))
     batch = SimpleNamespace(req_pool_indices=torch.zeros(len(rows)), seq_lens=torch.zeros(len(rows)))
-    return SimpleNamespace(mode="decode", runner=runner, rows=tuple(parts), forward_batch=batch)
+    return StepPlan("decode", False, runner, batch, tuple(parts))
 
 
 def rows(allowed: Any) -> list[int]:

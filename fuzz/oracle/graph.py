@@ -1,0 +1,70 @@
+"""Graph oracle (part of state): a step replayed from a captured graph does what the same step does without one.
+
+Checks the live rows that each layer gave against an eager run of the step on a fresh backend, NaN where the replay wrote
+nothing, and that the host read no tensor while a graph was captured, which no stream under capture allows. The eager run
+itself is judged by the numeric oracle. Does not compare rows of padding, nor bits: kernels split long rows by the size of
+the batch, padding included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from fuzz.finding import Signature
+from fuzz.oracle.view import Fault, StepView
+from fuzz.place import innermost
+from stubs.graph import HostRead
+from stubs.reference import TOLERANCES
+from stubs.sglang import DTYPES
+
+
+def replay_equals_eager(view: StepView) -> list[Fault]:
+    """The worst deviation of a replay from its eager run, beyond what both may deviate from the truth."""
+    if not view.replayed or view.rerun is None:
+        return []
+    eager, _ = view.rerun()
+    tolerance = 2 * TOLERANCES[DTYPES[view.world.dtype]]  # each run has one
+    worst = ("", 0.0)
+    for replayed, plain in zip(view.taps, eager, strict=True):
+        got, wanted = replayed.on_host.out.double(), plain.on_host.out.double()
+        unwritten = torch.isnan(got) & ~torch.isnan(wanted)
+        if bool(unwritten.any()):
+            rows = unwritten.flatten(1).any(dim=1).nonzero().flatten().tolist()
+            return [
+                _fault(view, "replay_unwritten", f"layer {replayed.layer_index}: rows {rows[:8]} of {len(got)} are NaN")
+            ]
+        excess = (got - wanted).abs() - tolerance * (1 + wanted.abs())
+        beyond = float(torch.nan_to_num(excess, nan=-1.0).max())
+        if beyond > worst[1]:
+            error = torch.nan_to_num((got - wanted).abs()).flatten(1).amax(dim=1)
+            row = int(error.argmax())
+            worst = (
+                f"layer {replayed.layer_index}: largest error {float(error[row]):.3g}, row {row} of {len(got)}",
+                beyond,
+            )
+    return [_fault(view, "replay_differs", worst[0])] if worst[0] else []
+
+
+def _fault(view: StepView, kind: str, detail: str) -> Fault:
+    leaf = type(view.leaf).__name__
+    what = "leaves rows unwritten" if kind == "replay_unwritten" else "gives wrong output where an eager run does not"
+    lengths = [(row.prefix, row.count) for row in view.plan.rows]
+    return Fault(
+        Signature("state", kind, view.place),
+        f"{view.plan.mode} on {leaf}: the replayed graph {what}",
+        f"{detail}; requests have (prefix, new tokens) {lengths[:8]}, padded to {view.plan.padded_size}",
+    )
+
+
+def host_reads(reads: Iterable[HostRead]) -> list[Fault]:
+    """One fault for each place in SGLang that read a tensor on the host while a graph was captured."""
+    faults: dict[Signature, Fault] = {}
+    for read in reads:
+        place = innermost(read.stack)
+        signature = Signature("state", "host_read_in_capture", place)
+        title = f"{place} reads a tensor on the host while a graph is captured ({read.operation})"
+        where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in read.stack[-8:]]
+        faults.setdefault(signature, Fault(signature, title, "\n".join(where)))
+    return list(faults.values())

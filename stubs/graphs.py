@@ -1,0 +1,43 @@
+"""The graphs that a server captures at start-up, each by the runner that SGLang has for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stubs import sglang_graph
+from stubs.graph import HostRead
+from stubs.graph_runner import ExtendGraphRunner, GraphRunner
+from stubs.refusal import Refused
+from stubs.world import World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graphs:
+    """``target``: decode, or verify where the world speculates. None where the server captures none."""
+
+    target: GraphRunner | None = None
+    draft_extend: GraphRunner | None = None
+
+    @property
+    def host_reads(self) -> list[HostRead]:
+        """What the host read while graphs were captured."""
+        runners = (runner for runner in (self.target, self.draft_extend) if runner is not None)
+        return [read for runner in runners for read in runner.host_reads]
+
+
+def capture_graphs(world: World, target: Any, draft: Any) -> Graphs:
+    """Capture what the world's server would. Raises Refused where this machine cannot."""
+    if not world.graph:
+        return Graphs()
+    if world.device != "cpu":
+        raise Refused("graphs are captured on the CPU alone; on a GPU use a world with graph 0")
+    mode, width = ("TARGET_VERIFY", world.spec_draft_tokens) if world.is_speculative else ("DECODE", 1)
+    runner = GraphRunner(target, target.attn_backend, mode, width)
+    runner.capture()
+    target.decode_cuda_graph_runner = target.graph_runner = runner  # the name of today, and that up to 0.5.12
+    extend = None
+    if draft is not None and sglang_graph.captures_draft_extend(draft.attn_backend):
+        extend = ExtendGraphRunner(draft, draft.attn_backend, "DRAFT_EXTEND_V2", world.spec_draft_tokens)
+        extend.capture()
+    return Graphs(runner, extend)
