@@ -94,6 +94,7 @@ class Row:
             "fixed_in": self.fixed_in,
             "back_again_in": self.back_again_in,
             "latent": self.is_latent,
+            "worse": self.is_worse,
             "changes": [{"kind": change.kind, "in": change.named(names)} for change in self.changes],
         }
 

@@ -1,10 +1,11 @@
 """What a run found, for people: DataFrames, and Markdown, CSV, HTML and JUnit made from them."""
 
+from reports.bisection import bisection_steps, write_bisection
+from reports.comparison import comparison_cells, comparison_matrix, write_comparison
 from reports.contrast import contrast_table, write_contrast
 from reports.load import Run, load_findings, load_records, load_run, load_steps
-from reports.render import write_comparison, write_reports
+from reports.render import write_reports
 from reports.tables import (
-    compare_matrix,
     findings_table,
     first_seen_table,
     over_time_table,
@@ -16,7 +17,9 @@ from reports.tables import (
 
 __all__ = [
     "Run",
-    "compare_matrix",
+    "bisection_steps",
+    "comparison_cells",
+    "comparison_matrix",
     "contrast_table",
     "findings_table",
     "first_seen_table",
@@ -29,6 +32,7 @@ __all__ = [
     "reason_table",
     "throughput_table",
     "verdict_table",
+    "write_bisection",
     "write_comparison",
     "write_contrast",
     "write_reports",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from reports.junit import write_junit
 from reports.load import Run, load_run
 from reports.picture import programs_picture, speed_picture
 from reports.tables import (
-    compare_matrix,
     findings_table,
     first_seen_table,
     is_new,
@@ -48,17 +47,6 @@ def write_reports(folder: Path) -> list[Path]:
     page.write_text(TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
     write_junit(junit, pair_mode, run.findings[is_new(run.findings)])
     return paths
-
-
-def write_comparison(out: Path, cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> list[Path]:
-    """Write compare.md and compare.csv (repro × target) into ``out``, made if absent, and return their paths."""
-    out.mkdir(parents=True, exist_ok=True)
-    matrix = compare_matrix(cells, targets)
-    markdown, csv = out / "compare.md", out / "compare.csv"
-    view = {"columns": list(matrix.columns), "rows": matrix.to_numpy().tolist()}
-    markdown.write_text(TEMPLATES.get_template("compare.md.j2").render(view), encoding="utf-8")
-    matrix.to_csv(csv, index=False)
-    return [markdown, csv]
 
 
 def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
@@ -156,6 +144,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def counted(things: int | Sized, noun: str) -> str:
+    """A number, or how many ``things`` there are, with what is counted: "1 step", "1,200 steps"."""
+    number = len(things) if isinstance(things, Sized) else things
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def rate(value: float) -> str:
     """A rate with about three digits; "–" where there is none."""
     return "–" if pd.isna(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -177,7 +171,7 @@ def _templates() -> jinja2.Environment:
         "duration": duration,
         "rate": rate,
     }
-    environment.filters["count"] = lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}"
+    environment.filters["count"] = counted
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["percent"] = lambda value: "–" if pd.isna(value) else f"{100 * value:.1f} %"
     return environment

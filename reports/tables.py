@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -119,17 +118,3 @@ def first_seen_table(findings: pd.DataFrame) -> pd.DataFrame:
     faults = findings[findings["verdict"] == "bug"].sort_values(["first_seconds", "signature"], kind="stable")
     table = faults[["signature", "pair", "first_seconds", "first_programs", "count"]]
     return table.assign(new=~faults["known"]).reset_index(drop=True)
-
-
-def compare_matrix(cells: Sequence[dict[str, Any]], targets: Sequence[str]) -> pd.DataFrame:
-    """Repros as rows, ``targets`` as columns in the order given; a cell reads "bug 3/3"; "fixed in" comes last.
-
-    Each of ``cells`` has repro, target, state, k and n. What was not run is "".
-    """
-    by_place = {(cell["repro"], cell["target"]): cell for cell in cells}
-    rows = []
-    for repro in dict.fromkeys(cell["repro"] for cell in cells):
-        row = [by_place.get((repro, target)) for target in targets]
-        fixed = next((cell["target"] for cell in row if cell and cell["state"] == "fixed"), "")
-        rows.append([repro, *(f"{cell['state']} {cell['k']}/{cell['n']}" if cell else "" for cell in row), fixed])
-    return pd.DataFrame(rows, columns=["repro", *targets, "fixed in"], dtype="string")

@@ -91,7 +91,9 @@ def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
 @arguments.times_option
 @arguments.workers_option
 @arguments.cache_option
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Write compare.md and compare.csv there.")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Write the table there as Markdown, HTML and CSV."
+)
 @arguments.python_option
 @arguments.json_option
 def compare(
@@ -124,6 +126,6 @@ def compare(
             from reports import write_comparison
         except ModuleNotFoundError as error:
             raise click.ClickException(f"the table cannot be written ({error}); {NEEDED}") from None
-        for written in write_comparison(out, result.cells, result.targets):
+        for written in write_comparison(out, result.to_json()):
             tell(f"wrote {written}")
     return result.exit_code

@@ -6,13 +6,13 @@ import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from reports.render import breakable, duration, markdown_code, markdown_text, rate, write_comparison, write_reports
+from reports.render import breakable, duration, markdown_code, markdown_text, rate, write_reports
+from tests.reports.page import Page
 from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
 
@@ -26,24 +26,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records.write('{"half":')
     write_reports(folder)
     return folder
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes, and text outside <style>."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -197,15 +179,6 @@ def test_csv_has_one_line_per_finding(folder: Path) -> None:
     lines = (folder / "pair_mode.csv").read_text().splitlines()
     assert lines[0] == "pair,mode,ok,bug,unsupported,stub_gap,infra,total,share"
     assert lines[2] == "triton:fa3,decode,3,0,0,0,0,3,0.5"
-
-
-def test_comparison_is_written_as_markdown_and_csv(tmp_path: Path) -> None:
-    cells = [{"repro": "a|b.py", "target": "pypi:1", "state": "bug", "k": 3, "n": 3}]
-    markdown, csv = write_comparison(tmp_path / "new", cells, ["pypi:1", "pypi:2"])
-    assert markdown.read_text() == (
-        "| repro | pypi:1 | pypi:2 | fixed in |\n| --- | --- | --- | --- |\n| `a\\|b.py` | bug 3/3 |  |  |\n"
-    )
-    assert csv.read_text() == "repro,pypi:1,pypi:2,fixed in\na|b.py,bug 3/3,,\n"
 
 
 @pytest.mark.parametrize(

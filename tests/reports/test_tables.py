@@ -9,7 +9,6 @@ import pytest
 
 from reports.load import Run, load_run
 from reports.tables import (
-    compare_matrix,
     findings_table,
     first_seen_table,
     over_time_table,
@@ -117,14 +116,3 @@ def test_no_records_give_empty_tables(nothing: Run) -> None:
     assert len(over_time_table(nothing.records)) == 0
     assert len(first_seen_table(nothing.findings)) == 0
     assert verdict_table(nothing.records)["programs"].tolist() == [0, 0, 0, 0, 0]
-
-
-def test_compare_matrix_keeps_the_order_of_repros_and_targets() -> None:
-    cells = [
-        {"repro": "b", "target": "pypi:2", "state": "fixed", "k": 0, "n": 3},
-        {"repro": "b", "target": "pypi:1", "state": "bug", "k": 3, "n": 3},
-        {"repro": "a", "target": "pypi:1", "state": "infra", "k": 0, "n": 1},
-    ]
-    matrix = compare_matrix(cells, ["pypi:1", "pypi:2"])
-    assert list(matrix.columns) == ["repro", "pypi:1", "pypi:2", "fixed in"]
-    assert matrix.values.tolist() == [["b", "bug 3/3", "fixed 0/3", "pypi:2"], ["a", "infra 0/1", "", ""]]
