@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fuzz import slot
+from fuzz.capability import Trial
 from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, Fault, StepView
 from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
@@ -28,7 +29,7 @@ from stubs.interpreter_log import Violation
 from stubs.real_server import build_real_server
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
-from stubs.world import SPEC_MODES, World
+from stubs.world import World
 
 Oracle = Callable[[StepView], list[Any]]
 
@@ -48,15 +49,13 @@ def prepare() -> str:
 
 
 # Backends that run here with real SGLang code: unaided, or over a stand-in for the closed kernel below them.
-CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention")
+CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention", "flashinfer", "trtllm_mha")
 
 
 def available_pairs() -> dict[str, str]:
     """PREFILL:DECODE -> "" where a plain world starts with it, else SGLang's reason or the error. Twins included."""
     known = sglang.registry()
-    names = [name for name in CANDIDATES if name in known]
-    worlds = [World(prefill=one, decode=other, device=_device()) for one in names for other in names]
-    return {world.pair: _start_up_reason(world) for world in worlds}
+    return _trial().pairs([name for name in CANDIDATES if name in known])
 
 
 def _device() -> str:
@@ -65,20 +64,17 @@ def _device() -> str:
 
 
 def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
-    """For each pair, the speculative attention modes that a small verify is not refused in, by trying.
+    """For each pair, the speculative attention modes that it verifies in, each with the most draft steps to draw."""
+    trial = _trial()
+    return {pair: trial.modes(pair) for pair in pairs}
 
-    The value is the most draft steps to draw: with one step SGLang needs no draft decode backend, and starts with
-    names that have none.
-    """
-    found: dict[str, dict[str, int]] = {}
-    for pair in pairs:
-        prefill, _, decode = pair.partition(":")
-        found[pair] = {}
-        for mode in SPEC_MODES:
-            steps = [n for n in (1, 2) if _verifies(_chain_world(prefill, decode, mode, n))]
-            if steps:
-                found[pair][mode] = SPEC_STEPS_MAX if 2 in steps else 1
-    return found
+
+def _trial() -> Trial:
+    return Trial(_device(), _start_up_reason, _starts, _verifies)
+
+
+def _starts(world: World) -> bool:
+    return execute(Program(world, ()), ()).verdict is not Verdict.UNSUPPORTED
 
 
 SPEC_STEPS_MAX = 4

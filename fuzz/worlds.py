@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fuzz.choice import Choices
+from stubs.page_sizes import PAGE_SIZES_OF
 from stubs.world import LAYOUTS, SPEC_MODES, World
 
 PAGE_SIZES = (1, 2, 4, 8, 16)
@@ -19,10 +20,10 @@ WITHOUT_GRAPHS = ("torch_native", "flex_attention")
 
 
 def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Page sizes that both backends of ``pair`` take, per ``page_sizes``; a backend not in it takes PAGE_SIZES."""
+    """Page sizes that both backends of ``pair`` take: per ``page_sizes``, else as is known of them, else any."""
     prefill, _, decode = pair.partition(":")
-    theirs = page_sizes.get(decode, PAGE_SIZES)
-    return tuple(size for size in page_sizes.get(prefill, PAGE_SIZES) if size in theirs)
+    ours, theirs = (page_sizes.get(name) or PAGE_SIZES_OF.get(name) for name in (prefill, decode))
+    return tuple(size for size in ours or theirs or PAGE_SIZES if size in (theirs or ours or PAGE_SIZES))
 
 
 # Without drafts, with drafts of one branch, with drafts of several.

@@ -167,6 +167,7 @@ def build_fake_server(world: World) -> FakeServer:
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args)
+        sglang.tell_of_mla(args, use_mla_backend=False)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))

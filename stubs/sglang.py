@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_flashinfer
+from stubs.packages.unwritten import UnwrittenError
 from stubs.refusal import Refused
 from stubs.world import World
 
@@ -150,6 +151,13 @@ def publish(args: Any) -> None:
     if setter is not None and not _is_global(args):
         setter(args)
     _one_rank()
+
+
+def tell_of_mla(args: Any, *, use_mla_backend: bool) -> None:
+    """Write down whether the model is MLA where this release's ModelRunner does: over ServerArgs' method of that name."""
+    runner = load("sglang.srt.model_executor.model_runner")
+    if "server_args.use_mla_backend = self.use_mla_backend" in inspect.getsource(runner):  # to 0.5.14
+        args.use_mla_backend = use_mla_backend
 
 
 def _is_global(args: Any) -> bool:
@@ -301,6 +309,8 @@ def build_draft_extend_backend(runner: Any, world: World) -> Any:
         factory.create_decode_backend()  # service starts it too: where SGLang has none for the name, it refuses to start
         return factory.create_draft_extend_backend()
     except (ValueError, NotImplementedError) as error:
+        if isinstance(error, UnwrittenError):
+            raise
         raise Refused(f"draft backend: {error}") from error
 
 

@@ -6,6 +6,10 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 
+class UnwrittenError(NotImplementedError):
+    """Something of a stood-in package was called that seamripper has not written."""
+
+
 class Unwritten(type):
     """The type of every unwritten name. Such a name is itself a class, so that it may stand in an annotation, in
     ``isinstance`` or among a class's bases while a file that defines kernels is imported; its attributes are
@@ -13,7 +17,7 @@ class Unwritten(type):
     """
 
     def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
-        raise NotImplementedError(
+        raise UnwrittenError(
             f"seamripper has no stand-in for {cls.__module__}.{cls.__qualname__}: it needs the real package or a GPU"
         )
 
