@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang, uninit
 from stubs.batch import RowInput, Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
+from stubs.layer_inputs import draw_inputs
 from stubs.real_server import build_real_server
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
@@ -78,7 +78,6 @@ def _starts(world: World) -> bool:
 
 
 SPEC_STEPS_MAX = 4
-Q_SCALE = 4
 
 
 def _chain_world(prefill: str, decode: str, mode: str, steps: int) -> World:
@@ -281,24 +280,8 @@ class _Run:
         return again, backend
 
     def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Layer inputs of step ``number``, normal, from the program's seed, the step and the layer alone.
-
-        In float32 q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many
-        shows. Narrower dtypes round products of q and k, so that their error would grow with q beyond the tolerance.
-        """
-
-        def draw(layer: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-            digest = hashlib.sha256(f"{self.program.seed}/{number}/{layer}".encode()).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-            world = self.world
-            dtype = sglang.DTYPES[world.dtype]
-            widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
-            # Drawn on the host, so that a program means the same on every device.
-            drawn = (torch.randn(tokens, n * world.head_dim, generator=generator).to(dtype) for n in widths)
-            q, k, v = (tensor.to(world.device) for tensor in drawn)
-            return q * (Q_SCALE if world.dtype == "float32" else 1), k, v
-
-        return draw
+        """Draws the layer inputs of step ``number``."""
+        return lambda layer, tokens: draw_inputs(self.world, self.program.seed, number, layer, tokens)
 
     def _record(self, judgement: Judgement, index: int, mode: str) -> None:
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)

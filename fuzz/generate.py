@@ -15,6 +15,8 @@ from stubs.world import World
 TOKENS_MAX = 200
 # A new program's ops: enough for a prompt, a few steps, an end and a reuse of its slots.
 OPS_MIN, OPS_MAX = 4, 14
+# Keys that a program of SGLang's Triton kernels takes at once: decode 32 or 64, extend 64.
+BLOCKS = (32, 64)
 # Tries to find an op that fits into what is left of the pool, per op wanted.
 TRIES_PER_OP = 4
 
@@ -267,9 +269,10 @@ class _Drawer:
 
 
 def _lengths(world: World) -> tuple[int, ...]:
-    """Lengths where sizes turn over: around one and two pages, the window, the longest prompt; 1 comes first."""
+    """Lengths where sizes turn over: around pages, the window, kernels' blocks, the longest prompt; 1 comes first."""
     page, window, most = world.page_size, world.sliding_window, input_max(world)
     points = {1, page - 1, page, page + 1, 2 * page, 2 * page + 1, window - 1, window, window + 1, most - 1, most}
+    points |= {edge + offset for edge in BLOCKS for offset in (-1, 0, 1)}
     return tuple(sorted(length for length in points if 1 <= length <= most))
 
 

@@ -222,6 +222,12 @@ _PLAIN_ORDER = (
     "max_running_requests",
     "max_total_tokens",
     "spec_mode",
+    "query_scalar",
+    "alternate_layers",
+    "xai_temperature_len",
+    "save_kv_cache",
+    "deterministic",
+    "logit_shift",
     "graph",
 )
 

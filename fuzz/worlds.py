@@ -13,7 +13,12 @@ PAGE_SIZES = (1, 2, 4, 8, 16)
 SPEC_STEPS_MAX = 4  # drafts in service have 2 to 5 steps; each costs a row of every request
 HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
 # Short contexts are come to the end of within a program; 96 leaves room for trees on pages of their own.
-CONTEXT_LENS = (32, 16, 24, 48, 64, 96)
+# 128 leaves some for a prompt of more than one of Triton's blocks.
+CONTEXT_LENS = (32, 16, 24, 48, 64, 96, 128)
+# 24 fills no power of two: kernels mask what they load of a head.
+HEAD_DIMS = (16, 16, 16, 24, 32)
+# Far below 0 a softmax that starts at 0 sums nothing (exp(-104) is 0 in float32); far above, exp overflows (at 89).
+LOGIT_SHIFTS = (-200, 200)
 
 # Halves that no supported release captures: the server does not start. Drawn seldom, for a release that will.
 WITHOUT_GRAPHS = ("torch_native", "flex_attention")
@@ -61,7 +66,7 @@ def draw_world(
         dtype=choices.pick(("float32",) * 6 + ("float16", "bfloat16")),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
-        head_dim=choices.pick((16, 16, 16, 32)),
+        head_dim=choices.pick(HEAD_DIMS),
         num_layers=choices.pick((1, 1, 1, 2)),
         page_size=page_size,
         # A prompt, six tokens shorter than the context, is to pass one page boundary.
@@ -77,10 +82,30 @@ def draw_world(
     if runner == "real":
         # Pinned: the tiny Llama of the real runner has no window and no cap on its logits.
         world = replace(world, sliding_window=0, logit_cap=0)
+    else:
+        world = _draw_layers(choices, world)
     if shape != "plain":
         world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
     world = replace(world, graph=_draw_graph(choices, world))
     return replace(world, max_total_tokens=_draw_pool(choices, world))
+
+
+def _draw_layers(choices: Choices, world: World) -> World:
+    """``world`` with layers as some models have them, and models that call them in some way of their own."""
+    limited = bool(world.sliding_window or world.logit_cap)
+    world = replace(
+        world,
+        alternate_layers=1 if limited and world.num_layers > 1 and choices.chance(2, 3) else 0,
+        query_scalar=choices.pick((64, 9)) if choices.chance(1, 6) else 0,
+        save_kv_cache=0 if choices.chance(1, 8) else 1,
+        deterministic=1 if choices.chance(1, 12) else 0,
+    )
+    if not world.sliding_window and choices.chance(1, 12):
+        return replace(world, xai_temperature_len=choices.pick((4, 2, 9)))
+    # In narrow dtypes, and under a cap, logits that far off tell nothing.
+    if world.dtype == "float32" and not world.logit_cap and choices.chance(1, 8):
+        return replace(world, logit_shift=choices.pick(LOGIT_SHIFTS))
+    return world
 
 
 def _draw_window(choices: Choices, page_size: int) -> int:
@@ -103,8 +128,9 @@ def _draw_speculative(
             world = replace(world, page_size=1)
     return replace(
         world,
-        # SGLang defines no window over a tree: its kernels count rows of the mask, not depths. Pinned to none.
+        # SGLang defines neither over a tree: its kernels count rows of the mask, not depths. Pinned to none.
         sliding_window=world.sliding_window if topk == 1 else 0,
+        xai_temperature_len=world.xai_temperature_len if topk == 1 else 0,
         spec_algorithm="EAGLE",
         spec_mode=mode,
         spec_steps=steps,
@@ -116,7 +142,8 @@ def _draw_speculative(
 def _draw_graph(choices: Choices, world: World) -> int:
     """Whether graphs are captured, and how far apart the batch sizes are."""
     # Pinned: SGLang's own runner captures on a GPU alone, and a window pool's write locations are its runner's affair.
-    if world.runner == "real" or world.device != "cpu" or world.window_tokens:
+    # What a graph replays writes its own KV.
+    if world.runner == "real" or world.device != "cpu" or world.window_tokens or not world.save_kv_cache:
         return 0
     captured = (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
     refused = any(name in WITHOUT_GRAPHS for name in captured)

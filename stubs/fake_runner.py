@@ -22,6 +22,8 @@ from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
 from stubs.layer import layer_of
 from stubs.refusal import Refused
+from stubs.sinks import with_sinks
+from stubs.slots import kv_buffers
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
 from stubs.world import World
@@ -101,9 +103,7 @@ class FakeModelRunner:
 class FakeServer:
     """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
 
-    def __init__(
-        self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs
-    ) -> None:
+    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs) -> None:
         self.world = world
         self.target = target
         self.draft = draft
@@ -114,12 +114,16 @@ class FakeServer:
         inputs = [draw(layer, plan.tokens) for layer in range(len(plan.runner.radix_layers))]
         if plan.graph is not None:
             return plan.graph.step(plan.forward_batch, inputs)
-        return run_layers(plan.runner.attn_backend, plan.runner.radix_layers, plan.forward_batch, inputs)
+        return self._run(plan, plan.runner.attn_backend, inputs)
 
     def replay(self, plan: StepPlan, taps: Sequence[Tap], backend: Any) -> list[Tap]:
         """The step once more on another wrapper, with the inputs that its layers had."""
         inputs = [(tap.q, tap.k, tap.v) for tap in taps]
-        return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
+        return self._run(plan, backend, inputs)
+
+    def _run(self, plan: StepPlan, backend: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
+        writes_itself = None if self.world.save_kv_cache else plan.runner.token_to_kv_pool
+        return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs, writes_itself)
 
     def eagerly(self, plan: StepPlan, taps: Sequence[Tap]) -> tuple[list[Tap], Any]:
         """A replayed step without its graph, on a fresh backend, with the inputs that its layers had."""
@@ -144,19 +148,37 @@ def guarded(owner: Any, names: Sequence[str]) -> list[Guard]:
     return [] if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") else surround(owner, names)
 
 
-def run_layers(backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
+def run_layers(
+    backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: Sequence[LayerInput], pool: Any = None
+) -> list[Tap]:
     """Metadata, then every attention layer in turn, in the order of SGLang's eager runner.
 
-    An idle batch of no rows plans nothing, as there.
+    An idle batch of no rows plans nothing, as there. Where ``pool`` is given, K and V are written to it here, as a
+    model's fused kernel does, and the layers are told not to.
     """
     with torch.no_grad(), sglang.forward_context(backend, forward_batch):
         if forward_batch.batch_size > 0 and sglang_batch.needs_forward_metadata(forward_batch):
             backend.init_forward_metadata(forward_batch)
         taps = []
         for index, (layer, (q, k, v)) in enumerate(zip(layers, inputs, strict=True)):
-            out = layer(q, k, v, forward_batch)
-            taps.append(Tap(index, q, k, v, out))
+            if pool is None:
+                taps.append(Tap(index, q, k, v, layer(q, k, v, forward_batch)))
+                continue
+            _write_kv(pool, index, forward_batch.out_cache_loc, k, v)
+            before = _versions(pool)
+            out = layer(q, k, v, forward_batch, save_kv_cache=False)
+            taps.append(Tap(index, q, k, v, out, stored=_versions(pool) != before))
     return taps
+
+
+def _write_kv(pool: Any, layer: int, loc: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    for buffer, new in ((pool.k_buffer[layer], k), (pool.v_buffer[layer], v)):
+        buffer[loc] = new.reshape(len(new), *buffer.shape[1:])
+
+
+def _versions(pool: Any) -> list[int]:
+    """How often torch wrote to each buffer: a row that is written once more with what it holds shows in this alone."""
+    return [buffer._version for buffer in kv_buffers(pool)]
 
 
 def build_fake_server(world: World) -> FakeServer:
@@ -167,7 +189,6 @@ def build_fake_server(world: World) -> FakeServer:
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args)
-        sglang.tell_of_mla(args, use_mla_backend=False)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
@@ -213,3 +234,5 @@ def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
+    if runner.world.sinks and not runner.is_draft_worker:  # drafts are Llamas
+        runner.radix_layers = with_sinks(runner.world, runner.radix_layers)

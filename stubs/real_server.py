@@ -14,6 +14,9 @@ from stubs.refusal import Refused
 from stubs.tap import Tap
 from stubs.world import World
 
+# What a layer of the tiny Llama cannot be, or, of deterministic inference, what would change this process for good.
+FAKE_ONLY = ("sinks", "query_scalar", "xai_temperature_len", "save_kv_cache", "logit_shift", "deterministic")
+
 
 class RealServer:
     """SGLang's own model runner as the target; there is no draft model, so draft steps are left out."""
@@ -49,6 +52,11 @@ def build_real_server(world: World) -> RealServer:
     """Start SGLang's ModelRunner for ``world``. Raises Refused where SGLang turns the world down."""
     if world.sliding_window or world.logit_cap:
         raise Refused("the tiny Llama of the real runner has no window and no cap on its logits; use the fake runner")
+    for name in FAKE_ONLY:
+        if getattr(world, name) != getattr(World(), name):
+            raise Refused(
+                f"the tiny Llama of the real runner has no {name} {getattr(world, name)}; use the fake runner"
+            )
     runner = build_real_runner(world)
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 # atol = rtol of an output against the reference, by dtype of q: a few dozen roundings of the dtype, whose errors
@@ -26,14 +28,17 @@ def attend(
     window: int = -1,
     logit_cap: float = 0.0,
     sinks: torch.Tensor | None = None,
+    temperature_len: int = 0,
 ) -> torch.Tensor:
     """Outputs [n, heads, dv] in float64 for q [n, heads, d], k [len, kv heads, d], v [len, kv heads, dv].
 
     Without ``mask`` query i stands at position len - n + i and sees the keys up to there, and with ``window`` >= 0
     only the ``window`` keys before it and its own: the meaning of RadixAttention.sliding_window_size, see `visible`.
     ``mask`` bool [n, len] says instead which keys each query sees, window included. ``logit_cap`` > 0 bends a scaled
-    score s to cap * tanh(s / cap). ``sinks`` [heads] are logits that take weight and give no value. A query that sees
-    no key gives 0, as FlashAttention and SGLang's kernels do for an empty row.
+    score s to cap * tanh(s / cap). ``temperature_len`` > 1 multiplies the scores of a query at position p behind it by
+    log(p) / log(temperature_len), after the cap (SGLang's Triton kernels for Grok). ``sinks`` [heads] are logits that
+    take weight and give no value. A query that sees no key gives 0, as FlashAttention and SGLang's kernels do for an
+    empty row.
     """
     n, heads, _ = q.shape
     length, kv_heads, _ = k.shape
@@ -45,6 +50,10 @@ def attend(
     scores = torch.einsum("qhd,khd->hqk", q.double(), keys) * scale
     if logit_cap > 0:
         scores = logit_cap * torch.tanh(scores / logit_cap)
+    if temperature_len:
+        position = torch.arange(length - n, length, device=q.device).double()
+        heat = torch.where(position > temperature_len, position.clamp(min=1).log() / math.log(temperature_len), 1.0)
+        scores = scores * heat[:, None]
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat([scores, sinks.double().view(heads, 1, 1).expand(heads, n, 1)], -1)

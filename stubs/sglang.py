@@ -17,6 +17,7 @@ import torch
 
 from stubs import sglang_flashinfer
 from stubs.packages.unwritten import UnwrittenError
+from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.world import World
 
@@ -91,6 +92,7 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "disable_cuda_graph": True,
         "triton_attention_num_kv_splits": 2,
         "disable_overlap_schedule": not world.overlap,
+        "enable_deterministic_inference": bool(world.deterministic),
     }
     if world.is_speculative:
         wanted.update(
@@ -316,16 +318,19 @@ def build_draft_extend_backend(runner: Any, world: World) -> Any:
 
 def radix_attention(world: World, layer_id: int) -> Any:
     """The real RadixAttention layer of this world."""
-    cls = load("sglang.srt.layers.radix_attention").RadixAttention
-    return cls(
+    cls, like = load("sglang.srt.layers.radix_attention").RadixAttention, layer_of(world, layer_id)
+    layer = cls(
         num_heads=world.num_heads,
         head_dim=world.head_dim,
-        scaling=world.head_dim**-0.5,
+        scaling=like.scaling,
         num_kv_heads=world.num_kv_heads,
         layer_id=layer_id,
-        logit_cap=float(world.logit_cap),
-        sliding_window_size=world.sliding_window or -1,
+        logit_cap=float(like.logit_cap),
+        sliding_window_size=like.window or -1,
     )
+    if like.temperature_len:  # the model that has one sets it on the layer
+        layer.xai_temperature_len = like.temperature_len
+    return layer
 
 
 @contextlib.contextmanager

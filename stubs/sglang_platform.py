@@ -14,6 +14,8 @@ import torch
 from stubs.imports import HOPPER
 from stubs.sglang_flashinfer import prepare_flashinfer
 
+HOPPER_CORES = 132  # streaming multiprocessors of an H100
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -57,6 +59,8 @@ def _answers() -> tuple[_Answer, ...]:
                 *flash_attention_v3,
             ),
         ),
+        # With no cores SGLang never plans how many splits a decode takes.
+        _Answer("get_device_core_count", _core_count, ("sglang.srt.layers.attention.triton_backend",)),
         _Answer("_is_fa3_supported", _yes, flash_attention_v3),
         # Without a platform flag these write nothing and return None; their kernels are Triton's and interpretable.
         _Answer(
@@ -96,6 +100,10 @@ def _has(module: str) -> bool:
 
 def _hopper(device_id: int = 0) -> tuple[int, int]:
     return HOPPER
+
+
+def _core_count(device_id: int = 0) -> int:
+    return HOPPER_CORES
 
 
 def _yes(device: object = None) -> bool:

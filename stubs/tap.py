@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -11,6 +11,7 @@ import torch
 class Tap:
     """``q`` [T, num_heads * head_dim], ``k``, ``v`` [T, num_kv_heads * head_dim], ``out`` [T, num_heads * head_dim].
 
+    ``stored``: whether the layer wrote to KV buffers though it was told not to (``World.save_kv_cache`` 0).
     All in the world's dtype and on its device; on the real runner after the rotary embedding.
     """
 
@@ -19,8 +20,9 @@ class Tap:
     k: torch.Tensor
     v: torch.Tensor
     out: torch.Tensor
+    stored: bool = False
 
     @property
     def on_host(self) -> Tap:
         """The same in host memory, where it is compared with the truth; itself where it is there already."""
-        return Tap(self.layer_index, self.q.cpu(), self.k.cpu(), self.v.cpu(), self.out.cpu())
+        return replace(self, q=self.q.cpu(), k=self.k.cpu(), v=self.v.cpu(), out=self.out.cpu())

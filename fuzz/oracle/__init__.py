@@ -11,6 +11,7 @@ ORACLES = (
     state.batch_sound,
     state.inputs_unchanged,
     state.kv_written_where_told,
+    state.kv_left_to_the_model,
     state.metadata_sound,
     graph.replay_equals_eager,
     numeric.matches_reference,

@@ -95,7 +95,8 @@ def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
     for row in plan.rows:
         first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
         slots = row.live.slots[: row.prefix + row.count]
-        own.append(_rows(len(buffer.tensor), row, buffer.rows(slots[first:]), buffer.rows(slots[row.prefix :])))
+        written = slots[row.prefix :] if world is None or world.save_kv_cache else ()
+        own.append(_rows(len(buffer.tensor), row, buffer.rows(slots[first:]), buffer.rows(written)))
     padding = _padding(plan, len(buffer.tensor), [0], [0])  # padded rows are slot 0
     return _policy(buffer.name, buffer.tensor, own, padding)
 

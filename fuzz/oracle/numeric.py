@@ -15,9 +15,14 @@ import torch
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
+from stubs.layer import layer_of
 from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
 from stubs.sglang import DTYPES
+from stubs.sinks import sinks_of
 from stubs.tap import Tap
+
+# What a logit far from 0 costs in precision: a few roundings of float32 (2 ** -24), of each of 16 or 32 products.
+SHIFT_BLUR = 2.0**-19
 
 
 def matches_reference(view: StepView) -> list[Fault]:
@@ -57,7 +62,7 @@ def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
 
 def _compared(view: StepView) -> Iterator[_Compared]:
     table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
-    tolerance = table[DTYPES[view.world.dtype]]
+    tolerance = table[DTYPES[view.world.dtype]] + SHIFT_BLUR * abs(view.world.logit_shift)
     for tap in (tap.on_host for tap in view.taps):
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.head_dim).double()
         for row in view.plan.rows:
@@ -73,6 +78,8 @@ class _Rule:
     window_delta: int = 0
     ignores_window: bool = False
     ignores_logit_cap: bool = False
+    ignores_temperature: bool = False
+    ignores_sinks: bool = False
     ignores_tree: bool = False
     keys_hidden: int = 0  # newest committed keys that no query sees
     ignores_prefix: bool = False
@@ -85,6 +92,9 @@ _EXPLANATIONS = (
     _Rule(("window_long_by_one",), window_delta=1),
     _Rule(("logit_cap_ignored",), ignores_logit_cap=True),
     _Rule(("window_ignored", "logit_cap_ignored"), ignores_window=True, ignores_logit_cap=True),
+    _Rule(("temperature_ignored",), ignores_temperature=True),
+    _Rule(("logit_cap_ignored", "temperature_ignored"), ignores_logit_cap=True, ignores_temperature=True),
+    _Rule(("sinks_ignored",), ignores_sinks=True),
     _Rule(("tree_mask_ignored",), ignores_tree=True),
     _Rule(("prefix_ignored",), ignores_prefix=True),
     _Rule(("newest_prefix_key_unseen",), keys_hidden=1),
@@ -101,7 +111,8 @@ def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
 
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
-    world, heads = view.world, view.world.num_kv_heads
+    world, heads, layer = view.world, view.world.num_kv_heads, layer_of(view.world, tap.layer_index)
+    has_sinks = world.sinks and not view.plan.on_draft
     histories = row.live.draft if view.plan.on_draft else row.live.target
     history = histories[tap.layer_index].first(row.prefix)
     rows = slice(row.start, row.start + row.count)
@@ -110,9 +121,11 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tens
         tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
         torch.cat([history.k, k]),
         torch.cat([history.v, v]),
-        scale=world.head_dim**-0.5,
-        mask=_mask(world.sliding_window, row, rule),
-        logit_cap=0.0 if rule.ignores_logit_cap else float(world.logit_cap),
+        scale=layer.scaling,
+        mask=_mask(layer.window, row, rule),
+        logit_cap=0.0 if rule.ignores_logit_cap else float(layer.logit_cap),
+        temperature_len=0 if rule.ignores_temperature else layer.temperature_len,
+        sinks=sinks_of(world, tap.layer_index) if has_sinks and not rule.ignores_sinks else None,
     )
 
 
@@ -150,6 +163,7 @@ def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
             "wanted": str(wanted[token].flatten()[:4].tolist()),
             "sliding_window": str(view.world.sliding_window),
             "logit_cap": str(view.world.logit_cap),
+            "temperature_len": str(view.world.xai_temperature_len),
         },
     )
 

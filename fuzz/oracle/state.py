@@ -78,6 +78,20 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
     return faults
 
 
+def kv_left_to_the_model(view: StepView) -> list[Fault]:
+    """A layer that is told not to save K and V, since its model has done so, does not write them a second time."""
+    if not any(tap.stored for tap in view.taps):
+        return []
+    layers = [tap.layer_index for tap in view.taps if tap.stored]
+    return [
+        Fault(
+            Signature("state", "save_kv_cache_ignored", view.place),
+            f"{view.plan.mode} on {type(view.leaf).__name__} writes K and V though save_kv_cache is False",
+            f"layers {layers} wrote to KV buffers; models that write K and V themselves call them so",
+        )
+    ]
+
+
 def restore_kv(view: StepView) -> None:
     """Make the pool hold what it ought to after the step, so that later steps are not judged by this one's faults."""
     plan = view.plan

@@ -1,0 +1,36 @@
+"""Draws what a layer is given: q, k and v of a step, from the program's seed, the step and the layer alone."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from stubs.sglang import DTYPES
+from stubs.world import World
+
+# In float32 q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many shows.
+# Narrower dtypes round products of q and k, so that their error would grow with q beyond the tolerance.
+Q_SCALE = 4
+
+
+def draw_inputs(
+    world: World, seed: int, step: int, layer: int, tokens: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [tokens, num_heads * head_dim], k and v [tokens, num_kv_heads * head_dim], normal, on the world's device.
+
+    With ``logit_shift`` all k lie to one side of 0, and all q to the same or the other, so that every logit is about
+    that far from 0, and no query sees a key of an ordinary logit.
+    """
+    digest = hashlib.sha256(f"{seed}/{step}/{layer}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
+    # Drawn on the host, so that a program means the same on every device.
+    q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator) for n in widths)
+    q = q * (Q_SCALE if world.dtype == "float32" else 1)
+    if world.logit_shift:
+        scaling = (world.query_scalar or world.head_dim) ** -0.5
+        offset = (abs(world.logit_shift) / scaling / world.head_dim) ** 0.5  # of each of head_dim products
+        q, k = q + (offset if world.logit_shift > 0 else -offset), k + offset
+    dtype = DTYPES[world.dtype]
+    return q.to(dtype).to(world.device), k.to(dtype).to(world.device), v.to(dtype).to(world.device)
