@@ -90,7 +90,8 @@ def slot_policies(plan: StepPlan) -> Sequence[SlotPolicy]:
 
 def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
     world = getattr(plan.runner, "world", None)
-    window = layer_of(world, buffer.layer).window if world is not None else 0
+    everywhere = getattr(plan.runner, "sliding_window_size", None) or 0
+    window = everywhere if world is None else layer_of(world, buffer.layer).window
     own = []
     for row in plan.rows:
         first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
