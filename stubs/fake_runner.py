@@ -22,7 +22,6 @@ from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
 from stubs.layer import layer_of
 from stubs.refusal import Refused
-from stubs.sinks import with_sinks
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -103,7 +102,9 @@ class FakeModelRunner:
 class FakeServer:
     """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
 
-    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs) -> None:
+    def __init__(
+        self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs
+    ) -> None:
         self.world = world
         self.target = target
         self.draft = draft
@@ -189,6 +190,7 @@ def build_fake_server(world: World) -> FakeServer:
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args)
+        sglang.tell_of_mla(args, use_mla_backend=False)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
@@ -234,5 +236,3 @@ def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
-    if runner.world.sinks and not runner.is_draft_worker:  # drafts are Llamas
-        runner.radix_layers = with_sinks(runner.world, runner.radix_layers)
