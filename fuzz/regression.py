@@ -23,7 +23,7 @@ from fuzz.program import ProgramError
 from fuzz.revisions import Rig
 from fuzz.revisions.column import Answer, Ask, Column, run_column
 from fuzz.revisions.compare import script_clean_runs
-from fuzz.revisions.rig import Saved, read_saved
+from fuzz.revisions.rig import Saved, device_of, read_saved
 from fuzz.revisions.sample import FLAKY_RUNS, clean_runs_for
 from fuzz.targets import TargetError
 
@@ -51,6 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--times", metavar="N", type=int, default=1, help="runs of each script, more where chance plays")
     group.addoption("--targets-at-once", metavar="N", type=int, default=1, help="targets to run side by side")
     parser.addini("repro_folders", "names of folders in which every *.py is a repro script", "args", ["repros"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs a CUDA GPU")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +94,10 @@ class ReproFile(pytest.File):
             raise self.CollectError(str(error)) from None
         named = self.config.getoption("target") or _releases(saved, expectations)
         for target in dict.fromkeys(named):
-            yield ReproItem.from_parent(self, name=target, saved=saved, expectations=expectations)
+            item = ReproItem.from_parent(self, name=target, saved=saved, expectations=expectations)
+            if device_of([saved]) == "cuda":
+                item.add_marker("gpu")
+            yield item
 
 
 class ReproItem(pytest.Item):

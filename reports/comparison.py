@@ -139,9 +139,9 @@ def _short(targets: Sequence[str]) -> list[str]:
 
 def _notes(comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Why cells are neither bug nor clean: each reason once, with the targets it is said of."""
-    cells = comparison_cells(comparison)
-    unclear = cells[cells["state"].isin(UNCLEAR)]
-    grouped = unclear.groupby(["state", "detail"], sort=False)["target"].agg(
-        lambda targets: list(dict.fromkeys(targets))
-    )
-    return [{"state": state, "detail": detail, "targets": targets} for (state, detail), targets in grouped.items()]
+    notes: dict[tuple[str, str], list[str]] = {}
+    for cell in (cell for row in comparison["rows"] for cell in row["cells"] if cell["state"] in UNCLEAR):
+        said_of = notes.setdefault((cell["state"], cell["detail"]), [])
+        if cell["target"] not in said_of:
+            said_of.append(cell["target"])
+    return [{"state": state, "detail": detail, "targets": targets} for (state, detail), targets in notes.items()]

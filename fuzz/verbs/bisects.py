@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from fuzz import arguments, matrix, revisions
+from fuzz.bisection import BisectResult
 from fuzz.display import Display, console
 from fuzz.revisions import Rig
 from fuzz.targets import default_results
-from fuzz.verbs.group import cli, print_json
+from fuzz.verbs.group import NEEDED, cli, print_json, tell
 
 
 @cli.command(cls=arguments.Verb)
@@ -33,7 +34,10 @@ from fuzz.verbs.group import cli, print_json
 @arguments.workers_option
 @arguments.cache_option
 @click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the state there; the same command goes on."
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Keep the state and the answer there; the same command goes on.",
 )
 @arguments.python_option
 @arguments.json_option
@@ -70,7 +74,18 @@ def bisect(
     else:
         console().print(matrix.bisect_table(result))
         click.echo("\n".join(result.answers))
+    if out is not None:
+        _write_reports(out, result)
     return result.exit_code
+
+
+def _write_reports(out: Path, result: BisectResult) -> None:
+    try:
+        from reports import write_bisection
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"the answer cannot be written ({error}); {NEEDED}") from None
+    for written in write_bisection(out, result.to_json()):
+        tell(f"wrote {written}")
 
 
 def _check(releases: str | None, repo: Path | None, good: tuple[str, ...], bad: tuple[str, ...]) -> None:

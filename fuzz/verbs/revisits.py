@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fuzz import answers, arguments, matrix, revisions
+from fuzz import answers, arguments, expected, matrix, revisions
 from fuzz.display import Display, console
 from fuzz.program import ProgramError
 from fuzz.repro import repros_in
@@ -94,6 +94,12 @@ def shrink(path: Path, target: str | None, python: str, as_json: bool) -> int:
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Write the table there as Markdown, HTML and CSV."
 )
+@click.option(
+    "--write-expected",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Note there what each did on each release, for `pytest repros`.",
+)
 @arguments.python_option
 @arguments.json_option
 def compare(
@@ -103,6 +109,7 @@ def compare(
     workers: int,
     cache: bool,
     out: Path | None,
+    write_expected: Path | None,
     python: str,
     as_json: bool,
 ) -> int:
@@ -121,6 +128,9 @@ def compare(
         console().print(matrix.compare_table(result))
         for note in matrix.compare_notes(result):
             click.echo(note)
+    if write_expected is not None:
+        expected.write_expected(write_expected, [cell for row in result.rows for cell in row.cells])
+        tell(f"wrote {write_expected}")
     if out is not None:
         try:
             from reports import write_comparison

@@ -447,7 +447,7 @@ def test_compare_writes_its_table(
     out = tmp_path / "o"
     main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--out", str(out), "--json"])
     assert json.loads(capsys.readouterr().out)["rows"][0]["fixed_in"] == "pypi:2"
-    assert (out / "compare.csv").read_text().splitlines()[1] == "repros/a.py,bug 3/3,fixed 0/3,pypi:2"
+    assert (out / "compare.csv").read_text().splitlines()[1] == "repros/a.py,bug 3/3,fixed 0/3,fixed in 2"
 
 
 SURVEY = Report(

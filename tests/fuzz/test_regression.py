@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: pytester.runpytest_inprocess(*options, *arguments)
 
 
-def save(path: Path, found_on: str = "", body: str = "") -> Path:
+def save(path: Path, found_on: str = "", body: str = "", program: Program = PROGRAM) -> Path:
     path.parent.mkdir(exist_ok=True)
-    constants = f"PROGRAM = {PROGRAM.text!r}\nSIGNATURE = 'contract/KeyError/step'\nFOUND_ON = {found_on!r}\n"
+    constants = f"PROGRAM = {program.text!r}\nSIGNATURE = 'contract/KeyError/step'\nFOUND_ON = {found_on!r}\n"
     path.write_text(f'"""What breaks\n\nFound on x; seen on x; shown in 3 of 3 runs; y.\n"""\n{constants}{body}')
     return path
 
@@ -155,6 +156,12 @@ def test_without_a_target_the_releases_that_are_known(run: Run, pytester: pytest
         "repros/a.py::pypi:0.5.17",
         "repros/b.py::pypi:0.5.20",
     ]
+
+
+def test_what_needs_a_gpu_can_be_left_out(run: Run, pytester: pytest.Pytester) -> None:
+    save(pytester.path / "repros" / "b.py", program=replace(PROGRAM, world=World(device="cuda")))
+    result = run("repros", "--target", "installed", "--collect-only", "-q", "-m", "not gpu")
+    assert [line for line in result.outlines if "::" in line] == ["repros/a.py::installed"]
 
 
 def test_as_a_release(run: Run, make_target: MakeTarget, pytester: pytest.Pytester) -> None:
