@@ -36,9 +36,10 @@ Oracle = Callable[[StepView], list[Any]]
 
 def prepare() -> str:
     """Import the target and make its backends constructible here; returns its version. Call once per process."""
+    from stubs.sglang_imports import import_attention
     from stubs.sglang_platform import prepare_platform
 
-    sglang.load("sglang.srt.layers.attention.hybrid_attn_backend")
+    import_attention()
     prepare_platform()
     if not torch.cuda.is_available():
         bfloat16_dot.install()

@@ -32,10 +32,10 @@ def run_script(script: Path, spec: str) -> None:
 
 def _supply() -> None:
     """Stand-ins first, then SGLang, then answers for the GPU that is not there."""
-    from stubs import imports, sglang, sglang_platform
+    from stubs import imports, sglang_imports, sglang_platform
 
     imports.install()
-    sglang.load("sglang.srt.layers.attention.hybrid_attn_backend")
+    sglang_imports.import_attention()
     sglang_platform.prepare_platform()
 
 

@@ -189,7 +189,7 @@ def build_fake_server(world: World) -> FakeServer:
         plain = replace(world, sliding_window=0, logit_cap=0)  # a Llama config has neither; the layers carry them
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
-        sglang.publish(args)
+        sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=False)
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))

@@ -142,8 +142,8 @@ def one_rank_parallel_state() -> Any:
     return cls(**values)
 
 
-def publish(args: Any) -> None:
-    """Make ``args`` the process's configuration, by the road this release has."""
+def publish(args: Any, config: Any) -> None:
+    """Make ``args``, with the ModelConfig ``config``, the process's configuration, by the road this release has."""
     publisher = find("sglang.srt.runtime_context:publish")
     if publisher is not None:
         ranks = find("sglang.srt.runtime_context:SpawnRanks")
@@ -152,7 +152,7 @@ def publish(args: Any) -> None:
     setter = find("sglang.srt.server_args:set_global_server_args_for_scheduler")
     if setter is not None and not _is_global(args):
         setter(args)
-    _one_rank()
+    _one_rank(args, config)
 
 
 def tell_of_mla(args: Any, *, use_mla_backend: bool) -> None:
@@ -173,7 +173,7 @@ def _is_global(args: Any) -> bool:
         return True
 
 
-def _one_rank() -> None:
+def _one_rank(args: Any, config: Any) -> None:
     """A world of one process, where backends ask the parallel groups and not the configuration for their widths.
 
     From the release on whose ``publish`` takes ranks, widths follow from the configuration alone.
@@ -181,8 +181,14 @@ def _one_rank() -> None:
     if find("sglang.srt.runtime_context:SpawnRanks") is not None:
         return
     state = load("sglang.srt.distributed.parallel_state")
-    if state.model_parallel_is_initialized():
-        return
+    if not state.model_parallel_is_initialized():
+        _start_groups(state)
+    attention = load("sglang.srt.layers.dp_attention")
+    if getattr(attention, "_ATTN_TP_SIZE", 1) is None:  # up to 0.5.8 attention has a group of its own
+        attention.initialize_dp_attention(server_args=args, model_config=config)
+
+
+def _start_groups(state: ModuleType) -> None:
     if not torch.distributed.is_initialized():
         # An in-process store: no port, so that workers never meet.
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -1,4 +1,4 @@
-"""Stands in for the one vllm operator that SGLang's rotary embedding calls on a CPU; nothing else of vllm is there."""
+"""Stands in for the one vllm operator that SGLang's rotary embedding calls on a CPU; nothing else of vllm can run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from types import ModuleType
 
 import torch
 
-MODULES = ("vllm", "vllm._custom_ops")
+from stubs.packages.unwritten import UnwrittenModule
+
+# Up to 0.5.7 SGLang imports its norms and activations from vllm where it sees no GPU; attention calls none of them.
+_MODEL_EXECUTOR = tuple(
+    f"vllm.model_executor{rest}" for rest in ("", ".layers", ".layers.layernorm", ".layers.activation")
+)
+MODULES = ("vllm", "vllm._custom_ops", *_MODEL_EXECUTOR)
 OFFERS = ("vllm._custom_ops.rotary_embedding",)
 
 
@@ -38,7 +44,9 @@ def rotary_embedding(
 
 
 def module(name: str) -> ModuleType:
-    """The stand-in for ``vllm`` or ``vllm._custom_ops``."""
+    """The stand-in for ``vllm`` or one of ``MODULES``."""
+    if name in _MODEL_EXECUTOR:
+        return UnwrittenModule(name)
     shell = ModuleType(name, "seamripper's stand-in for vllm; see stubs/packages.")
     if name == "vllm":
         shell.__path__ = []
