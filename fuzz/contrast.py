@@ -91,10 +91,10 @@ class ContrastResult:
 
     @property
     def exit_code(self) -> int:
-        """1 if anything is new; 3 if no program put both targets to the test; else 0."""
+        """1 if anything is new; else 3 if it came to no proper end (Ctrl-C is one), and 0 if it did."""
         if self.count("new"):
             return 1
-        return 0 if all(verdicts.get("ok") or verdicts.get("bug") for verdicts in self.verdicts) else COULD_NOT_RUN
+        return COULD_NOT_RUN if self.reason else 0
 
     def count(self, state: str) -> int:
         return sum(difference.state == state for difference in self.differences)

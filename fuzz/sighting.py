@@ -80,9 +80,10 @@ class Judge:
         known = self.answers.get(str(sighting.finding.signature))
         if known is not None:
             return known
-        if all(sighting.programs):
+        if AFTER not in sighting.alone and all(sighting.programs):
             return _difference(sighting, Duel("unchanged", Side(), Side(), _uneven(sighting)))
-        return _difference(sighting, Duel("uncertain", Side(), Side(), "not run again: the time was up"))
+        notes = filter(None, (_uneven(sighting) if all(sighting.programs) else "", "no time was left to run it again"))
+        return _difference(sighting, Duel("uncertain", Side(), Side(), "; ".join(notes)))
 
     def examine(self, sighting: Sighting, patience: Patience, version: str) -> Difference:
         side = AFTER if AFTER in sighting.alone else BEFORE

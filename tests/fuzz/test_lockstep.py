@@ -229,6 +229,22 @@ def test_the_result_is_on_disk(options: Options, tmp_path: Path) -> None:
     assert [op.kind for op in parse(answer["differences"][0]["program"]).ops] == ["extend", "decode"]
 
 
+def test_the_same_folder_again_starts_anew(options: Options, tmp_path: Path) -> None:
+    given = options()
+    contrast(given, Silent())
+    contrast(given, Silent())
+    assert len((tmp_path / "out" / "target" / "records-0.jsonl").read_text().splitlines()) == 12
+
+
+def test_a_target_that_is_gone_half_way_is_no_clean_end(options: Options) -> None:
+    # The first decode kills the whole worker, which then cannot import the target again.
+    source = on_decode("open(flag, 'w').close(); os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)")
+    flag = "import os\nflag = os.path.join(os.path.dirname(__file__), 'flag')\nif os.path.exists(flag): raise ImportError('gone')\n"
+    result = contrast(options(CLEAN, flag + source), Silent())
+    assert result.exit_code == 3
+    assert "ImportError: gone" in result.reason
+
+
 def test_interrupted_leaves_what_differs_open(options: Options) -> None:
     class Impatient(Silent):
         def program_done(self, record: Record) -> None:
