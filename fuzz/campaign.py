@@ -1,4 +1,7 @@
-"""A campaign: workers run one generated program after the other until the budget is spent, and every finding is kept."""
+"""A campaign: workers run one generated program after the other until the budget is spent, and every finding is kept.
+
+The same command on the same out folder goes on where it stopped, whatever stopped it.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,24 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from fuzz.confirm import Confirmed, Patience, confirm, smallest
-from fuzz.death import HANG
+from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.generate import Limits, program_for
 from fuzz.launch import WorkerOptions
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
-from fuzz.outcome import not_run, noteworthy, with_outcome
+from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerProcess
-from fuzz.program import Program, ProgramError
+from fuzz.program import Program, ProgramError, parse
 from fuzz.record import Record
 from fuzz.repro import known_signatures
-from fuzz.script import Provenance, write_repro
+from fuzz.resume import Past, read_past
 from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
 from fuzz.targets import open_target
+from fuzz.terms import TERMS, Terms, asked
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
 
@@ -32,9 +36,6 @@ __all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "ru
 
 SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
-HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
-LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
-EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
 
 
 def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult:
@@ -50,9 +51,10 @@ def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult
         raise CampaignError(f"known: {error}") from None
     progress.phase(f"getting {options.target}")
     with open_target(options.target) as target, closing(Store(options.out)) as store:
-        campaign = _Campaign(options, progress, store, known)
-        campaign.recover()
-        result = campaign.run(target.folder)
+        past = read_past(options.out, progress.note)
+        if past.terms is not None:
+            past.terms.check(options)
+        result = _Campaign(options, progress, store, known, past).run(target.folder)
     progress.finished(result)
     return result
 
@@ -60,29 +62,32 @@ def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult
 class _Campaign:
     """The state that the workers' threads share; ``lock`` guards all of it, the store and the progress."""
 
-    def __init__(self, options: CampaignOptions, progress: Progress, store: Store, known: frozenset[str]) -> None:
-        self.options, self.progress, self.store = options, progress, store
-        self.started = time.monotonic()
+    def __init__(
+        self, options: CampaignOptions, progress: Progress, store: Store, known: frozenset[str], past: Past
+    ) -> None:
+        self.options, self.progress, self.store, self.past = options, progress, store, past
+        self.started = time.monotonic() - past.elapsed_seconds
         self.deadline = self.started + options.seconds if options.seconds is not None else float("inf")
         self.lock = threading.Lock()
         self.stop = threading.Event()
         self.interrupted = False
         self.reason = ""
-        self.tally = Tally(known, findings={entry["signature"]: entry for entry in store.findings()})
+        self.has_given_up = False
+        self.to_examine: list[dict[str, Any]] = []
+        self.tally = Tally(known)
+        self.tally.count_earlier(past.records, past.entries)
+        self.done = past.seeds
         self.next_index = 0
-        self.version = ""
+        self.version = past.terms.sglang_version if past.terms is not None else ""
         self.limits = Limits()
 
-    def recover(self) -> None:
-        """Write down what an earlier campaign in this folder was running when it was killed."""
-        for leftover in self.store.leftovers():
-            record = leftover.record
-            signature = Signature.parse(record.signature)
-            finding = Finding(Verdict.INFRA, signature, record.title, record.reason, 0, "unknown")
-            self.note(finding, record, leftover.program)
-            self.store.end(record)
-
     def run(self, folder: Path | None) -> CampaignResult:
+        self.give_up_lost()
+        if self.past.records:
+            self.progress.note(f"going on in {self.options.out}, where {self.tally.programs:,} programs have run")
+        self.to_examine = self.tally.unexamined
+        if self.is_finished():
+            return self.result()
         options = self.options
         memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
         first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor, memory_mb)
@@ -97,6 +102,30 @@ class _Campaign:
                 worker.close()
         return self.result()
 
+    def give_up_lost(self) -> None:
+        """Write down the programs over which everything ended again and again."""
+        for leftover in self.past.given_up:
+            record = leftover.record
+            self.tally.count_program(record)
+            signature = Signature.parse(record.signature)
+            self.note(
+                Finding(Verdict.INFRA, signature, record.title, record.reason, 0, "unknown"), record, leftover.program
+            )
+            self.store.end(record)
+            self.done.add(record.seed)
+
+    def is_finished(self) -> bool:
+        """Whether an earlier run of this campaign left nothing to do. Under the lock, or before any thread runs."""
+        if self.to_examine or not self.version:
+            return False
+        while self.seed_of(self.next_index) in self.done:
+            self.next_index += 1
+        return self.is_spent()
+
+    def is_spent(self) -> bool:
+        enough = self.options.programs is not None and self.next_index >= self.options.programs
+        return enough or time.monotonic() >= self.deadline
+
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
         self.progress.phase(f"importing {self.options.target} in {len(workers)} worker(s)")
@@ -104,21 +133,29 @@ class _Campaign:
             for worker in workers:
                 worker.launch()
             ready, *_ = [worker.wait_ready() for worker in workers]
-            self.progress.phase("trying which pairs of backends start")
-            ready = replace(ready, pairs=workers[0].ask(PAIRS))
-            pairs = self.options.choose(ready.pairs)
-            if not pairs:
-                self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
-                return False
-            speculative = workers[0].ask(SPECULATIVE, pairs)
-            workers[0].renew()  # it has run programs to find that out
+            terms = self.past.terms or self.settle(workers[0], ready.sglang_version)
         except WorkerError as error:
             self.give_up(str(error))
             return False
+        if not terms.pairs:
+            self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
+            return False
+        terms.check_version(ready.sglang_version, self.options)
         self.version = ready.sglang_version
-        self.limits = self.options.limits(pairs, speculative)
-        self.progress.started(self.options, ready, pairs)
+        self.limits = self.options.limits(terms.pairs, terms.speculative)
+        self.progress.started(self.options, ready, terms.pairs)
         return True
+
+    def settle(self, worker: WorkerProcess, version: str) -> Terms:
+        """Ask the target what programs can be made of, and write it down for whoever goes on."""
+        self.progress.phase("trying which pairs of backends start")
+        pairs = self.options.choose(worker.ask(PAIRS))
+        speculative = worker.ask(SPECULATIVE, pairs) if pairs else {}
+        worker.renew()  # it has run programs to find that out
+        terms = Terms(asked(self.options), pairs, speculative, version)
+        if pairs:
+            write_whole(self.options.out / TERMS, terms.to_line() + "\n", durable=True)
+        return terms
 
     def drive(self, workers: list[WorkerProcess]) -> None:
         """One thread a worker. The first error of ours stops all of them and is raised here."""
@@ -133,13 +170,15 @@ class _Campaign:
                 self.stop.set()  # on leaving, the pool waits for its threads
 
     def work(self, worker: WorkerProcess) -> None:
-        """Run programs until there are no more to run."""
+        """Look into what was left, then run programs until there are no more to run."""
+        while (entry := self.take_unexamined()) is not None:
+            self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
         ran = 0
         while (index := self.take()) is not None:
             if ran == SESSION_PROGRAMS_MAX:
                 worker.renew()
                 ran = 0
-            seed = self.options.seed * SEED_STRIDE + index
+            seed = self.seed_of(index)
             try:
                 self.run_one(worker, program_for(seed, self.limits), seed)
             except Stopped:
@@ -149,32 +188,41 @@ class _Campaign:
                 return
             ran += 1
 
-    def take(self) -> int | None:
-        """The next program's index, or None when the budget is spent."""
+    def take_unexamined(self) -> dict[str, Any] | None:
         with self.lock:
-            enough = self.options.programs is not None and self.next_index >= self.options.programs
-            if enough or self.stop.is_set() or time.monotonic() >= self.deadline:
+            return self.to_examine.pop(0) if self.to_examine and not self.stop.is_set() else None
+
+    def take(self) -> int | None:
+        """The next program's index, or None when the budget is spent. Those of an earlier run are passed over."""
+        with self.lock:
+            while self.seed_of(self.next_index) in self.done:
+                self.next_index += 1
+            if self.is_spent() or self.stop.is_set():
                 return None
             self.next_index += 1
             return self.next_index - 1
+
+    def seed_of(self, index: int) -> int:
+        return self.options.seed * SEED_STRIDE + index
 
     def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> None:
         """Run it, write its record, look into what it found."""
         text = program.text
         blank = self.blank_record(worker, program, seed)
-        lost = with_outcome(blank, not_run("the campaign ended while this program ran"))
+        lost = with_outcome(blank, not_run("the campaign ended again and again while this program ran"))
         with self.lock:
             self.store.begin(lost, text)
         worker.until = self.deadline + LAST_SECONDS
         try:
             trace = worker.run(program, self.options.program_seconds)
-        except Stopped:
-            self.keep(replace(lost, at=time.time(), elapsed_seconds=self.elapsed_seconds), text, [])
-            raise
-        except WorkerError as error:
-            trace = not_run(str(error))
-            self.keep(self.filled(blank, trace), text, noteworthy(trace))
-            raise
+        except (Stopped, WorkerError) as error:
+            with self.lock:
+                self.store.drop(lost)  # it runs again when the campaign goes on
+            if isinstance(error, WorkerError) or self.stop.is_set():
+                raise
+            trace = not_run("the campaign's time was up while this program ran")
+            self.keep(self.filled(blank, trace), text, [])
+            return
         for finding in self.keep(self.filled(blank, trace), text, noteworthy(trace)):
             self.examine(worker, program, finding)
 
@@ -202,77 +250,25 @@ class _Campaign:
         """Confirm and shrink, then save the script; after a stop, what there is."""
         with self.lock:
             self.progress.phase(f"confirming and shrinking {finding.signature}")
-        confirmed = Confirmed(program, finding, shown=0, runs=0)
-        script = self.options.repros / f"{finding.signature.slug}.py"
-        seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
-        deadline = min(time.monotonic(), self.deadline) + EXAMINE_SECONDS
-        worker.until = deadline + LAST_SECONDS
-        patience = Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
-        try:
-            confirmed = confirm(worker, program, finding, patience)
-            if self.options.shrink and confirmed.shown and not script.exists():
-                confirmed = smallest(worker, confirmed, patience)
-        except (Stopped, WorkerError):
-            pass  # the finding is saved as it stands, and the worker's next program meets the same trouble
-        with self.lock:
             entry = self.tally.findings[str(finding.signature)]
+        examiner = Examiner(self.options, self.version, self.deadline, self.stop)
+        examined = examiner.look(worker, program, finding, entry["script"])
+        confirmed = examined.confirmed
+        with self.lock:
             entry.update(confirmed.finding.to_json())
             entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
             entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
-            if (
-                confirmed.shown or not confirmed.runs
-            ):  # one that never showed again would be a script that shows nothing
-                entry["script"] = self.save_script(script, confirmed)
+            entry.update(script=examined.script, examined=examined.is_whole)
             self.store.write_findings(list(self.tally.findings.values()))
             self.progress.finding(entry)
 
-    def save_script(self, path: Path, confirmed: Confirmed) -> str:
-        """Write the repro unless one of that name is there; its path.
-
-        Where no standalone script can show the finding, the file holds its program, which replays as well.
-        """
-        if path.exists():
-            return str(path)
-        provenance = Provenance(
-            found_on=self.options.target,
-            seen_on=(self.options.target,),
-            shown=confirmed.shown,
-            runs=confirmed.runs,
-            command=self.options.command,
-            versions=f"sglang {self.version}",
-        )
-        text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
-        write_whole(path, text)
-        return str(path)
-
     @property
     def elapsed_seconds(self) -> float:
+        """Since the campaign began, the time when nothing ran not counted."""
         return time.monotonic() - self.started
 
     def blank_record(self, worker: WorkerProcess, program: Program, seed: int) -> Record:
-        """The record of a program that has yet to run."""
-        world = program.world
-        return Record(
-            at=time.time(),
-            elapsed_seconds=self.elapsed_seconds,
-            seed=seed,
-            program=program.hash,
-            ops=len(program.ops),
-            verdict="",
-            signature="",
-            title="",
-            reason="",
-            seconds=0.0,
-            steps=(),
-            target=self.options.target,
-            sglang_version=self.version,
-            device=world.device,
-            runner=world.runner,
-            prefill=world.prefill,
-            decode=world.decode,
-            engine=self.options.engine,
-            worker=worker.options.number,
-        )
+        return blank_record(self.options, program, seed, self.version, self.elapsed_seconds, worker.options.number)
 
     def filled(self, blank: Record, trace: Trace) -> Record:
         return with_outcome(replace(blank, at=time.time(), elapsed_seconds=self.elapsed_seconds), trace)
@@ -280,6 +276,7 @@ class _Campaign:
     def give_up(self, reason: str) -> None:
         with self.lock:
             self.reason = self.reason or reason
+            self.has_given_up = True
             self.progress.phase(reason)
 
     def result(self) -> CampaignResult:
@@ -289,11 +286,12 @@ class _Campaign:
         findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
         if not tally.ran_something and not self.reason:
             self.reason = "no program put the target to the test; see the records for why, or give it more time"
+        has_run = tally.ran_something and not self.has_given_up
         return CampaignResult(
             findings=findings,
             programs=tally.programs,
             steps=tally.steps,
-            exit_code=1 if tally.new_bugs else 0 if tally.ran_something else 3,
+            exit_code=1 if tally.new_bugs else 0 if has_run else 3,
             out=self.options.out,
             scripts=tuple(Path(entry["script"]) for entry in findings if entry["script"]),
             interrupted=self.interrupted,

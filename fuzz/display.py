@@ -89,6 +89,10 @@ class Display:
             self._later.daemon = True
             self._later.start()
 
+    def note(self, text: str) -> None:
+        """Say something that is to stay."""
+        self._say(text)
+
     def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None:
         self._options = options
         self.phase("")

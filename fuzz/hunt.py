@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz.audited import Audits
-from fuzz.campaign import EXAMINE_SECONDS
 from fuzz.confirm import Patience, bugs, confirm, smallest
+from fuzz.examine import EXAMINE_SECONDS
 from fuzz.finding import Finding, Verdict
 from fuzz.generate import Limits
 from fuzz.hunted import BOTH, DETECTED, MISSED, UNCLEAR, Hunted, read_results

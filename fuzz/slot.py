@@ -18,7 +18,8 @@ def open_slot(path: Path) -> mmap.mmap:
     """Map the file, which is made where it is missing."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        os.ftruncate(fd, _LAYOUT.size)
+        if os.fstat(fd).st_size < _LAYOUT.size:
+            os.pwrite(fd, bytes(_LAYOUT.size), 0)  # room is taken now: a full disk is an error here, and a crash later
         return mmap.mmap(fd, _LAYOUT.size)
     finally:
         os.close(fd)

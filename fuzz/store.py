@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzz.record import Record, RecordError
+from fuzz.record import Record
+from fuzz.sealed import sealed
 
 FINDINGS = "findings.jsonl"
 
 
 class StoreError(RuntimeError):
     """The out folder cannot be written, or is in use; the message says which file, why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A program under way when an earlier campaign in this folder ended; ``record`` is what to write for it."""
-
-    record: Record
-    program: str
 
 
 class Store:
@@ -39,7 +30,10 @@ class Store:
         self.folder = folder
         self._files: dict[Path, int] = {}
         make_folder(folder)
-        self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _cannot_write(folder / ".lock", error) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -57,61 +51,30 @@ class Store:
     def begin(self, record: Record, program: str) -> None:
         """Note that ``program`` is about to run; ``record`` is what stands for it should nobody come back."""
         path = self._journal(record.worker)
-        entry = {"record": record.to_line(), "program": program}
+        data = sealed({"record": record.to_line(), "program": program}).encode()
         try:
             # In place, for every program pays for it: a process that is killed leaves a write whole or undone.
-            os.pwrite(self._opened(path), json.dumps(entry).encode(), 0)
+            if os.pwrite(self._opened(path), data, 0) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise _cannot_write(path, error) from None
 
     def end(self, record: Record) -> None:
         """Write the record of the program under way, then forget that it was."""
-        self._append(self._records(record.worker), record.to_line())
-        os.ftruncate(self._opened(self._journal(record.worker)), 0)
-
-    def leftovers(self) -> Iterator[Leftover]:
-        """Programs of an earlier campaign that have a journal and no record. ``end`` each to be done with it."""
-        for path in sorted(self.folder.glob("journal-*.json")):
-            text = path.read_text()
-            if not text:
-                continue
-            try:
-                entry = json.loads(text)
-                leftover = Leftover(Record.from_line(entry["record"]), entry["program"])
-            except (ValueError, KeyError, TypeError, RecordError) as error:
-                raise StoreError(f"{path} is no journal of ours ({error}); remove it or give another --out") from None
-            last = _last_line(self._records(leftover.record.worker))
-            if last is not None and (last.program, last.seed) == (leftover.record.program, leftover.record.seed):
-                os.truncate(path, 0)  # killed after the record was written and before the journal was emptied
-            else:
-                yield leftover
-
-    def findings(self) -> list[dict[str, Any]]:
-        """The findings of earlier campaigns in this folder."""
-        path = self.folder / FINDINGS
+        path = self._records(record.worker)
         try:
-            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        except ValueError as error:
-            raise StoreError(f"{path} is not a list of findings ({error}); give another --out") from None
+            _write_whole_or_not(self._opened(path), record.to_line() + "\n")
+        except OSError as error:
+            raise _cannot_write(path, error) from None
+        self.drop(record)
+
+    def drop(self, record: Record) -> None:
+        """Forget that the program was under way: it leaves no record."""
+        os.ftruncate(self._opened(self._journal(record.worker)), 0)
 
     def write_findings(self, findings: list[dict[str, Any]]) -> None:
         """Write all findings anew, and return when they are on the disk itself: a finding outlives a power cut."""
-        write_whole(self.folder / FINDINGS, "".join(json.dumps(finding) + "\n" for finding in findings), durable=True)
-
-    def _append(self, path: Path, line: str) -> None:
-        """One whole line or none: what a full disk cut short is taken back."""
-        try:
-            fd = self._opened(path)
-            size = os.fstat(fd).st_size
-            data = line.encode() + b"\n"
-            try:
-                while data:
-                    data = data[os.write(fd, data) :]
-            except OSError:
-                os.ftruncate(fd, size)
-                raise
-        except OSError as error:
-            raise _cannot_write(path, error) from None
+        write_whole(self.folder / FINDINGS, "".join(sealed(finding) + "\n" for finding in findings), durable=True)
 
     def _opened(self, path: Path) -> int:
         """The file, which stays open. Raises OSError."""
@@ -161,23 +124,32 @@ def write_whole(path: Path, text: str, durable: bool = False) -> None:
         raise _cannot_write(path, error) from None
 
 
+def append(path: Path, lines: Sequence[str]) -> None:
+    """Add whole lines to a file, or none of them. Raises StoreError."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            _write_whole_or_not(file.fileno(), "".join(f"{line}\n" for line in lines))
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+
+
+def _write_whole_or_not(fd: int, text: str) -> None:
+    """What a full disk cut short is taken back. Raises OSError."""
+    size, data = os.fstat(fd).st_size, text.encode(errors="replace")
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
 def _open_at_line_start(path: Path) -> int:
     """Open for appending; half a line left by a kill is cut off (its program is in the journal)."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     data = path.read_bytes()
     os.ftruncate(fd, data.rfind(b"\n") + 1)
     return fd
-
-
-def _last_line(path: Path) -> Record | None:
-    """The last whole record of a file, or None."""
-    if not path.exists():
-        return None
-    lines = path.read_bytes().rpartition(b"\n")[0].rsplit(b"\n", 1)
-    try:
-        return Record.from_line(lines[-1].decode(errors="replace"))
-    except RecordError:
-        return None
 
 
 def _cannot_write(path: Path, error: OSError) -> StoreError:

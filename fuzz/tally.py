@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,10 @@ from fuzz.record import Record
 
 @dataclass(slots=True)
 class Tally:
-    """``findings`` maps a signature to its entry, as findings.jsonl holds it; ``seen`` are those of this campaign."""
+    """``findings`` maps a signature to its entry, as findings.jsonl holds it; ``seen`` are those of this campaign.
+
+    ``owed`` counts what earlier records say of signatures that have no entry.
+    """
 
     known: frozenset[str] = frozenset()
     programs: int = 0
@@ -20,6 +24,7 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    owed: Counter[str] = field(default_factory=Counter)
 
     def count_program(self, record: Record) -> None:
         self.programs += 1
@@ -29,14 +34,14 @@ class Tally:
     def count_finding(self, finding: Finding, record: Record, program: str) -> dict[str, Any] | None:
         """Count it. The entry if nobody has looked into this signature yet, else None.
 
-        An entry of an earlier campaign in the folder that was killed before it looked is taken up again.
+        An entry that a kill left before anybody had looked is taken up again.
         """
         signature = str(finding.signature)
         is_first, earlier = signature not in self.seen, self.findings.get(signature)
         self.seen.add(signature)
         if earlier is not None:
             earlier["count"] += 1
-            return earlier if is_first and earlier["reliability"] == [0, 0] else None
+            return earlier if is_first and not earlier["examined"] else None
         self.findings[signature] = entry = {
             **finding.to_json(),
             "program": program,
@@ -47,14 +52,37 @@ class Tally:
             "pair": f"{record.prefill}:{record.decode}",
             "seed": record.seed,
             "reliability": [0, 0],
+            "examined": False,
             "first_seconds": record.elapsed_seconds,
             "first_programs": self.programs,
-            "count": 1,
+            "count": 1 + self.owed.pop(signature, 0),
             "shrunk_ops": record.ops,
             "script": "",
             "known": signature in self.known,
         }
         return entry
+
+    def count_earlier(self, records: Iterable[Record], entries: Iterable[dict[str, Any]]) -> None:
+        """Take up what an earlier run of this campaign left: its records, and the entries of what they found.
+
+        Counts are made anew from the records: those of the entries are of when they were last written.
+        """
+        for entry in entries:
+            known = entry["signature"] in self.known
+            self.findings[entry["signature"]] = {**entry, "count": 0, "known": known}
+        for record in records:
+            self.count_program(record)
+            for signature in record.signatures:
+                if signature in self.findings:
+                    self.findings[signature]["count"] += 1
+                    self.seen.add(signature)
+                else:  # its entry is lost, and is made anew
+                    self.owed[signature] += 1
+
+    @property
+    def unexamined(self) -> list[dict[str, Any]]:
+        """New bugs of this campaign that nobody has looked into to the end."""
+        return [entry for entry in self.new_bugs if not entry["examined"]]
 
     @property
     def new_bugs(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ that a SGLang object lacks is ``bug``. Does not judge exceptions of the harness 
 
 from __future__ import annotations
 
+import errno
 import inspect
 import linecache
 import re
@@ -23,6 +24,7 @@ from stubs.graph import ReplayError
 from stubs.kernels.contract import ContractBreach, StandInGap
 from stubs.refusal import Refused
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a full disk says nothing of whoever wrote to it
 CAUSES_MAX = 8  # the interpreter wraps an error a few times; a longer chain is cut
 
 
@@ -63,6 +65,8 @@ def judge(error: BaseException, supplied: tuple[type, ...] = (), met_in: str = "
         return _judgement(Verdict.STUB_GAP, "contract", "no_stand_in", _first_line(root), _first_line(root), root)
     if isinstance(root, ImportError) and not str(root.name).startswith("sglang"):
         return _judgement(Verdict.INFRA, "harness", "missing_package", str(root.name), _first_line(root), root)
+    if isinstance(root, OSError) and root.errno in _NO_ROOM:
+        return _judgement(Verdict.INFRA, "harness", "no_room", reader or _our_place(root), _first_line(root), root)
     if _NO_GPU.search(str(root)):
         return _judgement(Verdict.INFRA, "harness", "no_gpu", reader or _our_place(root), _first_line(root), root)
     if reader and _refused_by_triton(root):

@@ -24,6 +24,7 @@ from fuzz.process import Ready
 from fuzz.program import Extend, Program, Row, parse
 from fuzz.record import Record
 from fuzz.repro import read_repro
+from fuzz.sealed import sealed
 from fuzz.store import StoreError
 from fuzz.targets import TargetError
 from stubs.world import World
@@ -54,6 +55,7 @@ class Log:
         self.records: list[Record] = []
         self.findings: list[dict[str, Any]] = []
         self.phases: list[str] = []
+        self.notes: list[str] = []
         self.result: CampaignResult | None = None
         self.on_record: Callable[[Record], None] = lambda record: None
 
@@ -69,6 +71,9 @@ class Log:
 
     def phase(self, text: str) -> None:
         self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def finished(self, result: CampaignResult) -> None:
         self.result = result
@@ -93,7 +98,7 @@ def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOp
 
 
 def records(out: Path) -> list[Record]:
-    return [Record.from_line(line) for path in sorted(out.glob("records-*")) for line in path.read_text().splitlines()]
+    return [Record.from_line(line) for path in sorted(out.glob("records-*.jsonl")) for line in path.read_text().splitlines()]
 
 
 def findings(out: Path) -> list[dict[str, Any]]:
@@ -211,11 +216,19 @@ def test_campaign_killed_whole_loses_nothing(options: Any, tmp_path: Path) -> No
     process.wait()
     assert [record.seed for record in records(chosen.out)] == [0, 1, 2, 3]
 
-    result = run_campaign(replace(chosen, programs=1, seed=9), Log())
+    for _ in range(2):  # twice more it ends everything, and is believed to be guilty of it
+        (chosen.out / "busy").unlink()
+        process = subprocess.Popen([sys.executable, "-c", driver], cwd=ROOT)
+        while not (chosen.out / "busy").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    result = run_campaign(chosen, Log())
     lost = records(result.out)[4]
     assert (lost.seed, lost.program, lost.verdict) == (4, stuck.hash, "infra")
-    assert lost.reason == "the campaign ended while this program ran"
+    assert lost.reason == "the campaign ended again and again while this program ran"
     assert [parse(finding["program"]) for finding in result.findings] == [stuck]
+    assert sorted(record.seed for record in records(result.out)) == list(range(12))
     assert not list(chosen.out.glob("journal-*"))
 
 
@@ -258,12 +271,13 @@ def test_finding_that_nobody_had_looked_into_is_taken_up_again(options: Any) -> 
     first = run_campaign(chosen, Log())
     (finding,) = findings(first.out)
     Path(finding["script"]).unlink()
-    unexamined = {**finding, "reliability": [0, 0], "script": ""}  # as a kill in mid-examination leaves it
-    (first.out / "findings.jsonl").write_text(json.dumps(unexamined) + "\n")
+    assert finding.pop("crc")
+    unexamined = {**finding, "reliability": [0, 0], "script": "", "examined": False}  # as a kill meanwhile leaves it
+    (first.out / "findings.jsonl").write_text(sealed(unexamined) + "\n")
     run_campaign(chosen, Log())
     (again,) = findings(first.out)
-    assert (again["reliability"], again["script"]) == ([3, 3], finding["script"])
-    assert again["count"] == 2 * finding["count"]
+    del again["crc"]
+    assert again == finding
 
 
 def test_two_workers_run_each_program_once(options: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import pytest
 
 from fuzz import store as store_module
 from fuzz.record import Record
-from fuzz.store import Store, StoreError, write_whole
+from fuzz.sealed import unsealed
+from fuzz.store import Store, StoreError, append, write_whole
 
 RECORD = Record(
     at=1.0,
@@ -51,25 +54,6 @@ def test_end_writes_the_record_and_empties_the_journal(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "journal-0.json").exists()
     (line,) = lines(tmp_path / "out" / "records-0.jsonl")
     assert json.loads(line)["verdict"] == "ok"
-
-
-def test_a_program_under_way_is_left_over(tmp_path: Path) -> None:
-    first = Store(tmp_path)
-    first.begin(RECORD, "text")
-    first.close()
-    (leftover,) = Store(tmp_path).leftovers()
-    assert (leftover.record, leftover.program) == (RECORD, "text")
-
-
-def test_a_program_whose_record_was_written_is_not_left_over(tmp_path: Path) -> None:
-    first = Store(tmp_path)
-    first.begin(RECORD, "text")
-    journal = (tmp_path / "journal-0.json").read_text()
-    first.end(RECORD)
-    first.close()
-    (tmp_path / "journal-0.json").write_text(journal)  # killed between the two
-    assert list(Store(tmp_path).leftovers()) == []
-    assert (tmp_path / "journal-0.json").read_text() == ""
 
 
 def test_half_a_line_left_by_a_kill_is_cut_off(tmp_path: Path) -> None:
@@ -130,12 +114,12 @@ def test_failed_whole_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pyte
     assert [entry.name for entry in tmp_path.iterdir()] == ["repro.py"]
 
 
-def test_findings_round_trip(tmp_path: Path) -> None:
+def test_findings_are_written_anew_and_sealed(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.findings() == []
     store.write_findings([{"signature": "a/b/c", "count": 1}])
     store.write_findings([{"signature": "a/b/c", "count": 2}, {"signature": "d/e/f", "count": 1}])
-    assert [(entry["signature"], entry["count"]) for entry in store.findings()] == [("a/b/c", 2), ("d/e/f", 1)]
+    entries = [unsealed(line) for line in lines(tmp_path / "findings.jsonl")]
+    assert [(entry["signature"], entry["count"]) for entry in entries] == [("a/b/c", 2), ("d/e/f", 1)]
 
 
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
@@ -144,7 +128,15 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Store(tmp_path / "file" / "out")
 
 
-def test_foreign_journal_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "journal-0.json").write_text("{}")
-    with pytest.raises(StoreError, match="journal-0.json is no journal of ours"):
-        list(Store(tmp_path).leftovers())
+def test_lines_are_added_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    append(path, ["one", "two"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(StoreError, match="cannot write .*lines: File too large"):
+            append(path, ["three", "four"])
+    finally:
+        signal.signal(signal.SIGXFSZ, ignored)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert lines(path) == ["one", "two"]

@@ -160,7 +160,7 @@ def test_campaign_ends_on_time_over_a_program_that_hangs(options: Any, monkeypat
     result = run_campaign(chosen, Log())
     assert time.monotonic() - started < 10
     (record,) = records(result.out)
-    assert (record.verdict, record.reason) == ("infra", "the campaign ended while this program ran")
+    assert (record.verdict, record.reason) == ("infra", "the campaign's time was up while this program ran")
 
 
 def test_what_a_slot_says_outlives_the_process_and_names_its_request(tmp_path: Path) -> None:

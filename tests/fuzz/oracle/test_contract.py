@@ -239,6 +239,7 @@ def test_method_that_no_child_has_either_is_refused_in_sglangs_words(target: Any
         (KeyError("not supported"), "bug", "contract/KeyError/raise_it"),
         (ImportError("No module", name="cutlass"), "infra", "harness/missing_package/cutlass"),
         (ImportError("circular", name="sglang.srt.layers"), "bug", "contract/ImportError/raise_it"),
+        (OSError(28, "No space left on device"), "infra", "harness/no_room/raise_it"),
         (RuntimeError("Found no NVIDIA driver on your system"), "infra", "harness/no_gpu/raise_it"),
         (AssertionError("Torch not compiled with CUDA enabled"), "infra", "harness/no_gpu/raise_it"),
         (RuntimeError("expected 3, got 4"), "bug", "contract/RuntimeError/raise_it"),

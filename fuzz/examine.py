@@ -1,0 +1,88 @@
+"""Looks into a new finding: confirm it, shrink it, and save what shows it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.confirm import Confirmed, Patience, confirm, smallest
+from fuzz.death import HANG
+from fuzz.finding import Finding
+from fuzz.order import CampaignOptions
+from fuzz.process import Stopped, WorkerError, WorkerProcess
+from fuzz.program import Program, ProgramError
+from fuzz.repro import read_repro
+from fuzz.script import Provenance, write_repro
+from fuzz.store import write_whole
+
+HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
+EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
+LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """``script`` is where the finding is saved, "" if nowhere; ``is_whole`` whether nothing cut the look short."""
+
+    confirmed: Confirmed
+    script: str
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Examiner:
+    """``deadline`` (monotonic) is the campaign's; ``version`` SGLang's."""
+
+    options: CampaignOptions
+    version: str
+    deadline: float
+    stop: threading.Event
+
+    def look(self, worker: WorkerProcess, program: Program, finding: Finding, own_script: str) -> Examined:
+        """``own_script``: what an earlier look that was cut short saved, "" if nothing; it is written again."""
+        path = self.options.repros / f"{finding.signature.slug}.py"
+        is_taken = path.exists() and str(path) != own_script
+        confirmed, is_whole = Confirmed(_saved(path, finding) or program, finding, shown=0, runs=0), False
+        patience = self._patience(worker, finding)
+        try:
+            confirmed = confirm(worker, confirmed.program, finding, patience)
+            if not confirmed.shown and confirmed.program != program:
+                confirmed = confirm(worker, program, finding, patience)
+            if self.options.shrink and confirmed.shown and not is_taken:
+                confirmed = smallest(worker, confirmed, patience)
+            is_whole = True
+        except (Stopped, WorkerError):
+            pass  # the finding is saved as it stands, and the worker's next program meets the same trouble
+        if not confirmed.shown and confirmed.runs:
+            return Examined(confirmed, "", is_whole)  # a script of it would show nothing
+        if not is_taken:
+            text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, self._provenance(confirmed))
+            write_whole(path, text)
+        return Examined(confirmed, str(path), is_whole)
+
+    def _patience(self, worker: WorkerProcess, finding: Finding) -> Patience:
+        seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
+        deadline = min(time.monotonic(), self.deadline) + EXAMINE_SECONDS
+        worker.until = deadline + LAST_SECONDS
+        return Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
+
+    def _provenance(self, confirmed: Confirmed) -> Provenance:
+        return Provenance(
+            found_on=self.options.target,
+            seen_on=(self.options.target,),
+            shown=confirmed.shown,
+            runs=confirmed.runs,
+            command=self.options.command,
+            versions=f"sglang {self.version}",
+        )
+
+
+def _saved(path: Path, finding: Finding) -> Program | None:
+    """The program of a script that is there already, if it is one of this finding."""
+    try:
+        repro = read_repro(path)
+    except ProgramError:
+        return None
+    return repro.program if repro.signature == finding.signature else None

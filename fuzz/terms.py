@@ -1,0 +1,60 @@
+"""What decides a campaign's programs, settled when it starts and kept in its out folder, so that it can be taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fuzz.order import CampaignError, CampaignOptions
+from fuzz.sealed import SealError, sealed, unsealed
+
+TERMS = "campaign.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """``asked`` are the options that decide it; the rest is what the target answered when it was first asked."""
+
+    asked: dict[str, Any]
+    pairs: tuple[str, ...]
+    speculative: Mapping[str, Mapping[str, int]]
+    sglang_version: str
+
+    def to_line(self) -> str:
+        # Pairs and modes are gone round in their order, which the fields of a sealed line do not keep.
+        speculative = [[pair, list(modes.items())] for pair, modes in self.speculative.items()]
+        answered = {"pairs": self.pairs, "speculative": speculative, "sglang_version": self.sglang_version}
+        return sealed({"asked": self.asked, **answered})
+
+    @classmethod
+    def from_line(cls, line: str) -> Terms:
+        """Raises SealError."""
+        data = unsealed(line)
+        try:
+            speculative = {pair: dict(modes) for pair, modes in data["speculative"]}
+            return cls(data["asked"], tuple(data["pairs"]), speculative, data["sglang_version"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SealError(f"lacks a field ({error})") from None
+
+    def check(self, options: CampaignOptions) -> None:
+        """Raise CampaignError where the folder is another campaign's."""
+        for name, given in asked(options).items():
+            if self.asked.get(name) != given:
+                was = self.asked.get(name)
+                raise CampaignError(
+                    f"{options.out} holds a campaign with {name} {was!r}, given {given!r}; give this one another --out"
+                )
+
+    def check_version(self, version: str, options: CampaignOptions) -> None:
+        if version != self.sglang_version:
+            raise CampaignError(
+                f"{options.out} holds a campaign on SGLang {self.sglang_version}, and {options.target} is {version} now; "
+                "give this one another --out"
+            )
+
+
+def asked(options: CampaignOptions) -> dict[str, Any]:
+    """The options that decide which programs a campaign runs. Budgets are not among them: they may be raised."""
+    names = ("target", "runner", "device", "engine", "seed", "twins", "executor")
+    return {**{name: getattr(options, name) for name in names}, "pairs": list(options.pairs)}
