@@ -228,6 +228,9 @@ _PLAIN_ORDER = (
     "save_kv_cache",
     "deterministic",
     "logit_shift",
+    "window_tokens",
+    "radix_cache",
+    "sinks",
     "graph",
 )
 
@@ -237,9 +240,11 @@ def _with_setting(program: Program, name: str, value: Any) -> Program:
     world = replace(program.world, **{name: value})
     if world.num_heads % world.num_kv_heads:
         world = replace(world, num_kv_heads=1)
-    pool = world.max_total_tokens
-    if pool % world.page_size:
-        world = replace(world, max_total_tokens=pool // world.page_size * world.page_size)
+    if not (world.sliding_window and world.alternate_layers and world.num_layers > 1):
+        world = replace(world, window_tokens=0)
+    for pool in ("max_total_tokens", "window_tokens"):
+        size = getattr(world, pool)
+        world = replace(world, **{pool: size // world.page_size * world.page_size})
     return replace(program, world=world)
 
 

@@ -21,7 +21,15 @@ TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
 POISON = 1000.0  # far above any drawn value: a read of a slot that nobody wrote shows
 OLD = (0, 5, 14)  # the first release without the roads that only older ones have
 # Settings of a world that the script's text has no words for yet: they must have their default.
-UNWRITTEN = ("query_scalar", "alternate_layers", "xai_temperature_len", "save_kv_cache", "deterministic", "logit_shift")
+UNWRITTEN = (
+    "sinks",
+    "query_scalar",
+    "alternate_layers",
+    "xai_temperature_len",
+    "save_kv_cache",
+    "deterministic",
+    "logit_shift",
+)
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters
 # What the model's geometry needs; the rest is transformers' default, or a flag.

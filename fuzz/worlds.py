@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fuzz.choice import Choices
+from fuzz.model_kinds import draw_kind
 from stubs.page_sizes import PAGE_SIZES_OF
 from stubs.world import LAYOUTS, SPEC_MODES, World
 
@@ -87,7 +88,7 @@ def draw_world(
     if shape != "plain":
         world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
     world = replace(world, graph=_draw_graph(choices, world))
-    return replace(world, max_total_tokens=_draw_pool(choices, world))
+    return draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
 
 
 def _draw_layers(choices: Choices, world: World) -> World:
@@ -145,7 +146,9 @@ def _draw_graph(choices: Choices, world: World) -> int:
     # What a graph replays writes its own KV.
     if world.runner == "real" or world.device != "cpu" or world.window_tokens or not world.save_kv_cache:
         return 0
-    captured = (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
+    captured = (
+        (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
+    )
     refused = any(name in WITHOUT_GRAPHS for name in captured)
     if not choices.chance(1, 12 if refused else 3):
         return 0

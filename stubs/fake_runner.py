@@ -22,6 +22,7 @@ from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
 from stubs.layer import layer_of
 from stubs.refusal import Refused
+from stubs.sinks import with_sinks
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -102,9 +103,7 @@ class FakeModelRunner:
 class FakeServer:
     """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
 
-    def __init__(
-        self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs
-    ) -> None:
+    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs) -> None:
         self.world = world
         self.target = target
         self.draft = draft
@@ -236,3 +235,5 @@ def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
+    if runner.world.sinks and not runner.is_draft_worker:  # drafts are Llamas
+        runner.radix_layers = with_sinks(runner.world, runner.radix_layers)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from stubs import sglang_flashinfer
-from stubs.packages.unwritten import UnwrittenError
 from stubs.layer import layer_of
+from stubs.packages.unwritten import UnwrittenError
 from stubs.refusal import Refused
 from stubs.world import World
 
@@ -92,6 +92,8 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "disable_cuda_graph": True,
         "triton_attention_num_kv_splits": 2,
         "disable_overlap_schedule": not world.overlap,
+        "disable_radix_cache": not world.radix_cache,
+        "disable_hybrid_swa_memory": not world.window_tokens,
         "enable_deterministic_inference": bool(world.deterministic),
     }
     if world.is_speculative:

@@ -52,12 +52,14 @@ def eviction_margin(world: World) -> int:
 
 def architectures(world: World) -> tuple[str, ...]:
     """Architectures that may have such layers, the plainest first: the release says of each whether it has them."""
+    if world.sinks:
+        return (ALWAYS,)
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
 
 
 def hybrid_fields(world: World, architecture: str) -> dict[str, Any]:
     """What a config.json says of the layers of a hybrid model, in the words of ``architecture``."""
-    if not world.window_tokens:
+    if not world.window_tokens and not world.sinks:
         return {}
     kinds = [bool(layer_of(world, layer).window) for layer in range(world.num_layers)]
     if architecture == OPT_IN:

@@ -31,6 +31,7 @@ class World:
     --enable-deterministic-inference. ``logit_shift``: all logits are drawn about so far off 0.
     ``window_tokens``: the size of a pool of their own for the layers that have a window (0 = one pool for all layers).
     ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
+    ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     """
 
@@ -65,6 +66,7 @@ class World:
     logit_shift: int = 0
     window_tokens: int = 0
     radix_cache: int = 1
+    sinks: int = 0
     graph: int = 0
 
     @property
@@ -210,6 +212,7 @@ _BOUNDS = (
     ("logit_shift", -400, 400),
     ("window_tokens", 0, 1 << 20),
     ("radix_cache", 0, 1),
+    ("sinks", 0, 1),
     ("graph", 0, 256),
 )
 

@@ -7,6 +7,7 @@ padding, nor logits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from stubs.batch import RowPlan
 from stubs.layer import layer_of
 from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
 from stubs.sglang import DTYPES
+from stubs.sinks import sinks_of
 from stubs.tap import Tap
 
 # What a logit far from 0 costs in precision: a few roundings of float32 (2 ** -24), of each of 16 or 32 products.
@@ -78,6 +80,7 @@ class _Rule:
     ignores_window: bool = False
     ignores_logit_cap: bool = False
     ignores_temperature: bool = False
+    sinks_counted: int = 1  # how often a sink takes its weight
     ignores_tree: bool = False
     keys_hidden: int = 0  # newest committed keys that no query sees
     ignores_prefix: bool = False
@@ -92,6 +95,8 @@ _EXPLANATIONS = (
     _Rule(("window_ignored", "logit_cap_ignored"), ignores_window=True, ignores_logit_cap=True),
     _Rule(("temperature_ignored",), ignores_temperature=True),
     _Rule(("logit_cap_ignored", "temperature_ignored"), ignores_logit_cap=True, ignores_temperature=True),
+    _Rule(("sinks_ignored",), sinks_counted=0),
+    _Rule(("sinks_counted_twice",), sinks_counted=2),
     _Rule(("tree_mask_ignored",), ignores_tree=True),
     _Rule(("prefix_ignored",), ignores_prefix=True),
     _Rule(("newest_prefix_key_unseen",), keys_hidden=1),
@@ -109,6 +114,7 @@ def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
     world, heads, layer = view.world, view.world.num_kv_heads, layer_of(view.world, tap.layer_index)
+    has_sinks = world.sinks and not view.plan.on_draft and rule.sinks_counted
     histories = row.live.draft if view.plan.on_draft else row.live.target
     history = histories[tap.layer_index].first(row.prefix)
     rows = slice(row.start, row.start + row.count)
@@ -121,6 +127,7 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tens
         mask=_mask(layer.window, row, rule),
         logit_cap=0.0 if rule.ignores_logit_cap else float(layer.logit_cap),
         temperature_len=0 if rule.ignores_temperature else layer.temperature_len,
+        sinks=sinks_of(world, tap.layer_index).double() + math.log(rule.sinks_counted) if has_sinks else None,
     )
 
 

@@ -14,6 +14,7 @@ from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
 from stubs.live import History
 from stubs.reference import attend
+from stubs.sinks import sinks_of
 from stubs.tap import Tap
 from stubs.world import World
 
@@ -48,7 +49,7 @@ class Case:
         self.rows = (RowPlan(other, 0, self.before, 0), RowPlan(live, self.before, count, prefix, tree))  # type: ignore[arg-type]
         self.history = history[1]
 
-    def output(self, mask: torch.Tensor, logit_cap: float = 0.0) -> torch.Tensor:
+    def output(self, mask: torch.Tensor, logit_cap: float = 0.0, sinks: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, heads * dim]: the other request right, ours under ``mask`` [count, prefix + count]."""
         parts = []
         for row, seen in zip(self.rows, (torch.ones(2, 2).tril().bool(), mask), strict=True):
@@ -57,7 +58,7 @@ class Case:
             k, v = (t[rows].view(row.count, KV_HEADS, DIM) for t in (self.k, self.v))
             q = self.q[rows].view(row.count, HEADS, DIM)
             keys, values = torch.cat([history.k, k]), torch.cat([history.v, v])
-            parts.append(attend(q, keys, values, scale=DIM**-0.5, mask=seen, logit_cap=logit_cap))
+            parts.append(attend(q, keys, values, scale=DIM**-0.5, mask=seen, logit_cap=logit_cap, sinks=sinks))
         return torch.cat(parts).to(self.q.dtype).flatten(1)
 
     def judge(self, out: torch.Tensor) -> list[Fault]:
@@ -90,6 +91,19 @@ def test_right_output_is_no_fault() -> None:
 def test_right_window_and_cap_are_no_fault() -> None:
     case = Case(3, 2, sliding_window=2, logit_cap=3)
     assert case.judge(case.output(mask("01110 00111"), logit_cap=3.0)) == []
+
+
+def test_right_sinks_are_no_fault() -> None:
+    case = Case(3, 2, sinks=1)
+    assert case.judge(case.output(mask(CAUSAL), sinks=sinks_of(case.world, 0))) == []
+
+
+def test_sinks_that_are_forgotten_or_counted_twice() -> None:
+    case = Case(3, 2, sinks=1)
+    twice = sinks_of(case.world, 0).double() + 0.6931471805599453  # log 2
+    for sinks, kind in ((None, "sinks_ignored"), (twice, "sinks_counted_twice")):
+        faults = case.judge(case.output(mask(CAUSAL), sinks=sinks))
+        assert signatures(faults) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
 def test_right_tree_is_no_fault() -> None:

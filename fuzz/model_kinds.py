@@ -1,0 +1,40 @@
+"""Draws what kind of model a world serves, beside the plain one: how its layers' KV is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuzz.choice import Choices
+from stubs.world import World
+
+
+def draw_kind(choices: Choices, world: World) -> World:
+    """``world``, whose pool is drawn already, with another kind of model now and then."""
+    if world.runner == "real":
+        # Pinned: the tiny Llama of the real runner is of the plain kind.
+        return world
+    if choices.chance(1, 8):
+        world = _with_window_pool(choices, world)
+    # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
+    if choices.chance(1, 3 if world.window_tokens else 16) and not world.xai_temperature_len:
+        world = replace(world, sinks=1, logit_cap=0)
+    return world
+
+
+def _with_window_pool(choices: Choices, world: World) -> World:
+    """A hybrid model, as gpt-oss is: every second layer has a window, and their KV a pool of its own, a smaller one."""
+    page, is_tree = world.page_size, world.spec_topk > 1
+    window = choices.pick([size for size in (3, page, page - 1, page + 1, 2, 8) if size > 0])
+    request = -(-(world.context_len + 2 * world.spec_reserve) // page) * page
+    return replace(
+        world,
+        num_layers=max(2, world.num_layers),
+        alternate_layers=1,
+        # SGLang defines no window over a tree, see fuzz.worlds: here it is pinned to one that hides no key.
+        sliding_window=2 * world.context_len if is_tree else window,
+        window_tokens=max(request, world.max_total_tokens // 2 // page * page),
+        radix_cache=0 if choices.chance(1, 2) else 1,
+        xai_temperature_len=0,
+        # Pinned: the model's own write of K and V is tried on one pool.
+        save_kv_cache=1,
+    )

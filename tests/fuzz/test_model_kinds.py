@@ -1,0 +1,44 @@
+"""Kinds of model: each is drawn, in worlds that a server could be started with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fuzz.generate import Limits, program_for
+from stubs.world import World
+
+WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
+
+
+@pytest.mark.parametrize(
+    ("percent", "is_one"),
+    [
+        (5, lambda world: world.window_tokens > 0),
+        (1, lambda world: world.window_tokens and not world.radix_cache and not world.is_speculative),
+        (1, lambda world: world.window_tokens and world.spec_topk > 1),
+        (5, lambda world: world.sinks),
+        (1, lambda world: world.sinks and world.window_tokens),
+    ],
+    ids=["window pool", "no prefix cache", "window pool under a tree", "sinks", "both"],
+)
+def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> None:
+    assert sum(map(bool, map(is_one, WORLDS))) >= percent * len(WORLDS) / 100
+
+
+def test_the_window_pool_is_the_smaller_one_and_holds_a_request() -> None:
+    for world in WORLDS:
+        if world.window_tokens:
+            assert world.context_len + 2 * world.spec_reserve <= world.window_tokens <= world.max_total_tokens
+
+
+def test_a_window_over_a_tree_hides_no_key() -> None:
+    assert all(
+        world.sliding_window >= world.context_len for world in WORLDS if world.window_tokens and world.spec_topk > 1
+    )
+
+
+def test_the_real_runner_has_the_plain_kind_alone() -> None:
+    worlds = [program_for(seed, Limits(runner="real")).world for seed in range(200)]
+    assert not any(world.window_tokens or world.sinks for world in worlds)
