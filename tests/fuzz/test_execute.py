@@ -52,6 +52,31 @@ def test_golden_program_takes_its_steps_and_nothing_is_wrong(real_worker: RealWo
     assert (trace.verdict, trace.findings, trace.sglang_version) == (Verdict.OK, (), "0.5.23")
 
 
+@pytest.mark.parametrize("name", ["extend_decode", "chunked", "verify_chain"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"query_scalar": 9, "head_dim": 24},
+        {"alternate_layers": 1, "num_layers": 2, "logit_cap": 30},
+        {"save_kv_cache": 0},
+        {"logit_shift": -200, "dtype": "float32"},
+        {"logit_shift": 200, "dtype": "float32"},
+        {"deterministic": 1, "sliding_window": 0},
+    ],
+    ids=lambda settings: next(iter(settings.items()))[0],
+)
+def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: str, settings: dict[str, Any]) -> None:
+    trace = real_worker("0.5.23").run(golden(name, decode="fa3", **settings), SECONDS)
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
+def test_a_temperature_that_a_backend_does_not_read_is_named(real_worker: RealWorker) -> None:
+    program = golden("extend_decode", decode="fa3", num_kv_heads=2, num_heads=2, xai_temperature_len=2)
+    assert signatures(real_worker("0.5.23").run(program, SECONDS)) == [
+        "numeric/temperature_ignored/FlashAttentionBackend.forward_decode"
+    ]
+
+
 def test_step_tells_what_its_batch_held(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.23").run(golden("retract", decode="fa3"), SECONDS)
     batch = trace.steps[-1].batch

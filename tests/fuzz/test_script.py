@@ -93,6 +93,13 @@ def test_a_fault_that_no_script_can_show_is_refused() -> None:
         write_script(program, foreign, trace, PROVENANCE)
 
 
+def test_a_world_that_scripts_have_no_words_for_is_refused() -> None:
+    program, finding, trace = wrong_output()
+    shifted = replace(program, world=replace(program.world, logit_shift=-200))
+    with pytest.raises(ScriptError, match="scripts do not have worlds with logit_shift -200 yet"):
+        write_script(shifted, finding, trace, PROVENANCE)
+
+
 @pytest.mark.parametrize("mode", ["draft_prefill", "draft_extend"])
 def test_a_fault_of_a_draft_step_is_refused(mode: str) -> None:
     program, finding, trace = missing_attribute()

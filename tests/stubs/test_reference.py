@@ -46,6 +46,19 @@ def test_the_cap_bends_the_scaled_score() -> None:
     assert out.item() == pytest.approx(math.exp(bent) / (1 + math.exp(bent)), abs=1e-12)
 
 
+def test_behind_the_temperature_length_scores_grow_with_the_position() -> None:
+    # The query at position 4 stands behind 2: its scores are doubled, for log(4) / log(2) is 2. That at 2 does not.
+    keys, values = flat(0.0, 0.0, math.log(3.0), 0.0, 0.0), flat(0, 0, 1, 0, 0)
+    out = attend(flat(1.0, 1.0, 1.0), keys, values, scale=1.0, temperature_len=2)
+    assert out.flatten().tolist() == pytest.approx(
+        [3 / 5, _share(3 ** (math.log(3) / math.log(2)), 3), 9 / 13], abs=1e-6
+    )
+
+
+def _share(weight: float, others: int) -> float:
+    return weight / (weight + others)
+
+
 def test_a_sink_takes_weight_and_gives_nothing() -> None:
     out = attend(flat(0.0), flat(0.0), flat(6.0), scale=1.0, sinks=torch.tensor([math.log(2.0)]))
     assert out.item() == pytest.approx(2.0, abs=1e-6)

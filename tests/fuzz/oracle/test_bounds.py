@@ -12,6 +12,7 @@ from fuzz.oracle.bounds import kernels_in_bounds, slot_policies
 from fuzz.oracle.view import Fault
 from stubs.batch import RowPlan
 from stubs.interpreter_log import Violation
+from stubs.world import World
 
 
 def plan(*rows: tuple[list[int], int, int]) -> Any:
@@ -41,6 +42,20 @@ def test_committed_and_new_rows_may_be_read_and_the_new_ones_written() -> None:
     for policy in slot_policies(plan(([3, 1, 5, 6], 2, 1), ([7, 2], 0, 2))):
         assert rows(policy.readable) == [1, 2, 3, 5, 7]
         assert rows(policy.writable) == [2, 5, 7]
+
+
+def test_nothing_may_be_written_where_the_model_writes_kv_itself() -> None:
+    step = plan(([3, 1, 5, 6], 2, 1))
+    step.runner.world = World(save_kv_cache=0)
+    for policy in slot_policies(step):
+        assert (rows(policy.readable), rows(policy.writable)) == ([1, 3, 5], [])
+
+
+def test_only_layers_with_a_window_end_at_it() -> None:
+    step = plan(([3, 1, 5, 6], 2, 1))
+    step.runner.world = World(sliding_window=1, alternate_layers=1)
+    readable = {policy.name: rows(policy.readable) for policy in slot_policies(step)}
+    assert (readable["K of layer 0"], readable["K of layer 1"]) == ([1, 5], [1, 3, 5])
 
 
 def test_step_of_no_requests_may_touch_nothing() -> None:

@@ -13,6 +13,7 @@ from fuzz.oracle.state import (
     batch_sound,
     cold_equals_warm,
     inputs_unchanged,
+    kv_left_to_the_model,
     kv_written_where_told,
     metadata_sound,
     restore_kv,
@@ -228,6 +229,24 @@ def test_unsound_metadata(indptr: tuple[int, ...], indices: tuple[int, ...], sig
 def test_what_lies_behind_the_rows_of_the_batch_is_nobodys_business() -> None:
     view = Case().view(leaf=Leaf(metadata((0, 3, 5, 0, 0))))
     assert metadata_sound(view) == []
+
+
+# --- who writes KV -----------------------------------------------------------------------------------------------
+
+
+def test_a_layer_that_leaves_kv_to_its_model_is_no_fault() -> None:
+    assert kv_left_to_the_model(Case().view()) == []
+
+
+def test_a_layer_that_writes_kv_though_told_not_to() -> None:
+    made = taps()
+    view = Case().view(taps=[made[0], replace(made[1], stored=True)])
+    assert told(kv_left_to_the_model(view)) == [
+        (
+            "state/save_kv_cache_ignored/Leaf.decode",
+            "layers [1] wrote to KV buffers; models that write K and V themselves call them so",
+        )
+    ]
 
 
 # --- cold against warm -------------------------------------------------------------------------------------------
