@@ -133,6 +133,18 @@ def test_wrong_output_is_named_by_the_rule_that_explains_it(
     assert signatures(case.judge(case.output(mask(seen), cap))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
+def test_a_temperature_that_is_ignored_is_named() -> None:
+    case = Case(3, 2, xai_temperature_len=2)
+    assert signatures(case.judge(case.output(mask(CAUSAL)))) == ["numeric/temperature_ignored/Leaf.forward_extend"]
+
+
+def test_logits_far_from_0_cost_precision() -> None:
+    right = Case(3, 2).output(mask(CAUSAL))
+    assert Case(3, 2, logit_shift=-200).judge(right + 3e-4) == []
+    assert Case(3, 2).judge(right + 3e-4) != []
+    assert Case(3, 2, logit_shift=-200).judge(right + 3e-3) != []
+
+
 def test_two_limits_ignored_are_two_faults() -> None:
     case = Case(3, 2, sliding_window=2, logit_cap=3)
     assert signatures(case.judge(case.output(mask("11110 11111")))) == [
