@@ -6,14 +6,18 @@ The bounds are Clopper and Pearson's (Biometrika 26, 1934): they hold for every 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 CONFIDENCE = 0.95
+# Of intervals. More than is promised: how many runs there are depends on what the first of them show, and with 95 % it
+# would be 94 % of the samples, at worst, whose interval holds the true rate. With this it is 96 %.
+NOMINAL = 0.965
 _HALVINGS = 50  # of an interval of length 1: far below what is printed
 
 
 def interval(shown: int, runs: int) -> tuple[float, float]:
     """The two-sided 95 % interval of the rate of which ``shown`` of ``runs`` runs are a sample; (0, 1) of no runs."""
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - NOMINAL) / 2
     return _low(shown, runs, tail), 1 - _low(runs - shown, runs, tail)
 
 
@@ -31,6 +35,7 @@ def clean_runs_needed(shown: int, runs: int) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rate))
 
 
+@lru_cache(maxsize=4096)  # the same few counts are asked about again and again
 def _low(shown: int, runs: int, tail: float) -> float:
     """The rate at which ``shown`` or more of ``runs`` has the probability ``tail``."""
     assert 0 <= shown <= runs

@@ -10,7 +10,8 @@ from fuzz.finding import Finding, Signature, Verdict
 from fuzz.interval import clean_runs_needed
 from fuzz.trace import Trace
 
-# A bug that shows in some runs is run so often in all that its rate is known to about a third.
+# A bug that shows in some runs is run so often in all that its rate is known to about a third; if it then seems so rare
+# that no bearable number of clean runs excludes it, up to the limit.
 FLAKY_RUNS = 20
 RUNS_MAX = 60  # excludes a bug that shows in 1 of 20 runs; a rarer one is not worth the time that it takes to exclude
 # What a sample is called by: the first of these that one of its runs is.
@@ -59,9 +60,13 @@ class Sample:
             return self.n
         if self.k == 0:
             return max(self.n, min(clean_runs, RUNS_MAX))
-        if self.k < self.n:
-            return next((stage for stage in (FLAKY_RUNS, RUNS_MAX) if stage >= self.n), self.n)
-        return self.n
+        if self.k == self.n:
+            return self.n
+        if self.n < FLAKY_RUNS:
+            return FLAKY_RUNS
+        # The one look half-way; more of them would bias the rate.
+        is_rare = self.n > FLAKY_RUNS or clean_runs_needed(self.k, self.n) > RUNS_MAX
+        return max(self.n, RUNS_MAX) if is_rare else self.n
 
 
 def run_of(trace: Trace, signature: Signature | None) -> Run:

@@ -72,7 +72,7 @@ def test_cells_are_plain() -> None:
         "detail": "",
         "cached": 0,
     }
-    assert [round(cell[end], 3) for end in ("low", "high")] == [0.292, 1.0]
+    assert [round(cell[end], 3) for end in ("low", "high")] == [0.26, 1.0]
 
 
 def test_cell_that_never_ran_has_no_interval() -> None:

@@ -432,8 +432,8 @@ def test_compare_prints_the_table_and_the_reasons(
     assert main(["compare", str(saved), "--targets", "pypi:1", "pypi:2", "--times", "2", "--workers", "3"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["repro", "pypi:1", "pypi:2", "introduced", "in", "fixed", "in"],
-        ["a.py", "bug", "3/3", "≥29", "%", "fixed", "0/3", "≤71", "%", "–", "pypi:2"],
-        ["b.py", "clean", "0/3", "≤71", "%", "infra", "0/0", "–", "–"],
+        ["a.py", "bug", "3/3", "≥26", "%", "fixed", "0/3", "≤74", "%", "–", "pypi:2"],
+        ["b.py", "clean", "0/3", "≤74", "%", "infra", "0/0", "–", "–"],
         ["pypi:2:", "infra:", "no", "import"],
     ]
     rig = Rig(sys.executable, results=Path("/cache/results"))
