@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.oracle import bounds, graph, numeric, state
+from fuzz.oracle import bounds, graph, lengths, numeric, state
 from fuzz.oracle.view import Fault, StepView
 
 ORACLES = (
@@ -13,6 +13,7 @@ ORACLES = (
     state.kv_written_where_told,
     state.kv_left_to_the_model,
     state.metadata_sound,
+    lengths.host_lengths_needed,
     graph.replay_equals_eager,
     numeric.matches_reference,
     state.cold_equals_warm,
