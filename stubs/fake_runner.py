@@ -66,7 +66,7 @@ class FakeModelRunner:
         self.attn_tp_sequence_sharded = False
         self.ps = sglang.one_rank_parallel_state()
         # Model kinds that this one is not
-        self.is_hybrid_swa = bool(getattr(model_config, "is_hybrid_swa", False))
+        self.is_hybrid_swa = self.is_hybrid = sglang_window.is_hybrid(model_config)
         self.is_hybrid_swa_compress = False
         self.use_mla_backend = False
         self.init_new_workspace = False
@@ -220,7 +220,7 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
         path = str(write_tiny_model(plain, folder / architecture, architecture, fields))
         args = sglang.server_args(world, path, draft_path)
         config = sglang.model_config(args, path)
-        if config.is_hybrid_swa == bool(world.window_tokens):
+        if sglang_window.is_hybrid(config) == bool(world.window_tokens):
             return args, config
     raise Refused("this release knows no model with a pool of its own for layers with a window")
 

@@ -275,9 +275,24 @@ def move_kv(pool: Any, to: torch.Tensor, source: torch.Tensor) -> None:
     move(pool.k_buffer, pool.v_buffer, to, source)
 
 
+def take_row(pool: Any, record: Any) -> int | None:
+    """A row of the ReqToTokenPool for a request, or None where all are taken."""
+    if not _counts_rows(pool):
+        taken = pool.alloc([record])
+        return None if taken is None else int(taken[0])
+    taken = pool.alloc(1)
+    record.req_pool_idx = None if taken is None else taken[0]
+    return record.req_pool_idx
+
+
 def free_row(pool: Any, record: Any) -> None:
     """Give a request's row back to the ReqToTokenPool."""
-    pool.free(record)
+    pool.free(record.req_pool_idx if _counts_rows(pool) else record)
+
+
+def _counts_rows(pool: Any) -> bool:
+    """Up to 0.5.8 the pool is asked for a number of rows, not for requests' rows."""
+    return "need_size" in inspect.signature(pool.alloc).parameters
 
 
 # --- backends --------------------------------------------------------------------------------------------------

@@ -50,6 +50,12 @@ def eviction_margin(world: World) -> int:
     return 0 if no_margin and not world.radix_cache else world.page_size
 
 
+def is_hybrid(config: Any) -> bool:
+    """Whether SGLang takes the model of this ModelConfig for one with a window pool."""
+    name = "is_hybrid_swa" if hasattr(config, "is_hybrid_swa") else "is_hybrid"  # the second up to 0.5.5
+    return bool(getattr(config, name))  # up to 0.5.7 None says no
+
+
 def architectures(world: World) -> tuple[str, ...]:
     """Architectures that may have such layers, the plainest first: the release says of each whether it has them."""
     if world.sinks:

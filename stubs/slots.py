@@ -54,9 +54,9 @@ class SlotKeeper:
     def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
         """A request with a row of its own and no slots."""
         record = sglang_batch.request(request_id, prompt, vocab_size)
-        row = self.rows.alloc([record])
+        row = sglang.take_row(self.rows, record)
         assert row is not None, "the ledger keeps running requests within the rows there are"
-        return LiveRequest(request_id, record, row[0], [])
+        return LiveRequest(request_id, record, row, [])
 
     def share(self, live: LiveRequest, source: LiveRequest, tokens: int) -> None:
         """A prefix cache hit: ``live`` begins with ``source``'s first ``tokens`` slots (whole pages)."""
