@@ -54,6 +54,8 @@ class Expected:
         state = "clean" if cell.state in CLEAN else cell.state
         if state not in STATES:
             return None
+        if state == "unsupported":
+            return cls(state)
         return cls(state, cell.k, cell.n, cell.detail if state == "other" else "")
 
 

