@@ -16,6 +16,7 @@ from fuzz.bench import Result, by_oracle
 from fuzz.comparison import Cell
 from fuzz.display import STYLES, is_new_bug
 from fuzz.order import CampaignResult
+from fuzz.recheck import GONE, NOT_TRIED, UNCLEAR
 from fuzz.revisions import ReplayResult, ShrinkResult
 from fuzz.script import Provenance, ScriptError, write_script
 
@@ -37,7 +38,24 @@ def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, 
         "reports": [str(path) for path in reports],
         "interrupted": result.interrupted,
         "reason": result.reason,
+        "known": list(result.known),
     }
+
+
+def known_lines(result: CampaignResult) -> list[str]:
+    """One for each known fault that no longer shows, and one for all of which nothing can be told."""
+    gone = [one for one in result.known if one["state"] == GONE]
+    unclear = [Path(one["script"]).name for one in result.known if one["state"] in (UNCLEAR, NOT_TRIED)]
+    lines = [f"known and no longer shown: {one['script']} ({one['reason']})" for one in gone]
+    return [*lines, *([f"known, and nothing can be told of: {', '.join(unclear)}"] if unclear else [])]
+
+
+def _reliability(finding: dict[str, Any]) -> str:
+    """``10/10, real 3/3``: in how many runs it showed, then under the real runner."""
+    shown, runs = finding["reliability"]
+    real = finding.get("real")
+    under_real = f", real {real['shown']}/{real['runs']}" if real and real["runs"] else ""
+    return f"{shown}/{runs}{under_real}" if runs else "–"
 
 
 def campaign_headline(result: CampaignResult) -> str:
@@ -57,14 +75,13 @@ def findings_table(findings: Sequence[dict[str, Any]]) -> Table:
     table = plain_table("", "fault", "signature", "pair", "step", "shows", "met")
     for finding in sorted(findings, key=lambda finding: (not is_new_bug(finding), finding["known"])):
         label = "new" if is_new_bug(finding) else "known" if finding["known"] else finding["verdict"]
-        shown, runs = finding["reliability"]
         table.add_row(
             Text(label, "bold red" if label == "new" else STYLES.get(label, "dim")),
             Text(_short(finding["title"])),
             Text(finding["signature"]),
             Text(finding["pair"]),
             Text(finding["mode"]),
-            Text(f"{shown}/{runs}" if runs else "–"),
+            Text(_reliability(finding)),
             Text(f"{finding['count']:,}"),
         )
     return table

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from fuzz.agenda import SEED_STRIDE, Agenda
+from fuzz.confirm import Patience
 from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.generate import Limits, program_for
+from fuzz.known import Known, read_known
 from fuzz.launch import WorkerOptions
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError, parse
+from fuzz.recheck import read_standings, recheck, standings, to_try, write_standings
 from fuzz.record import Record
-from fuzz.repro import known_signatures
 from fuzz.resume import Past, read_past
 from fuzz.store import Store, write_whole
 from fuzz.tally import Tally
@@ -32,10 +36,13 @@ from fuzz.terms import TERMS, Terms, asked
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
 
-__all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
+__all__ = ["SEED_STRIDE", "CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
-SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
+KNOWN_SECONDS = 60  # past the campaign's end, to try the known faults that it did not meet
+
+
+Item = TypeVar("Item")
 
 
 def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult:
@@ -46,7 +53,7 @@ def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult
     """
     options.check()
     try:
-        known = known_signatures(options.known) if options.known is not None else frozenset()
+        known = read_known(options.known) if options.known is not None else {}
     except ProgramError as error:
         raise CampaignError(f"known: {error}") from None
     progress.phase(f"getting {options.target}")
@@ -63,7 +70,7 @@ class _Campaign:
     """The state that the workers' threads share; ``lock`` guards all of it, the store and the progress."""
 
     def __init__(
-        self, options: CampaignOptions, progress: Progress, store: Store, known: frozenset[str], past: Past
+        self, options: CampaignOptions, progress: Progress, store: Store, known: Mapping[str, Known], past: Past
     ) -> None:
         self.options, self.progress, self.store, self.past = options, progress, store, past
         self.started = time.monotonic() - past.elapsed_seconds
@@ -73,22 +80,22 @@ class _Campaign:
         self.interrupted = False
         self.reason = ""
         self.has_given_up = False
-        self.to_examine: list[dict[str, Any]] = []
-        self.tally = Tally(known)
+        self.known = known
+        self.standings = read_standings(options.out, progress.note)
+        self.tally = Tally({signature: one.reason for signature, one in known.items()})
         self.tally.count_earlier(past.records, past.entries)
-        self.done = past.seeds
-        self.next_index = 0
         self.version = past.terms.sglang_version if past.terms is not None else ""
         self.limits = Limits()
 
     def run(self, folder: Path | None) -> CampaignResult:
-        self.give_up_lost()
-        if self.past.records:
-            self.progress.note(f"going on in {self.options.out}, where {self.tally.programs:,} programs have run")
-        self.to_examine = self.tally.unexamined
-        if self.is_finished():
-            return self.result()
         options = self.options
+        self.give_up_lost()
+        unmet = to_try(self.known, self.counts, self.standings)
+        self.agenda = Agenda(options, self.deadline, self.past.seeds, self.tally.unexamined, unmet)
+        if self.past.records:
+            self.progress.note(f"going on in {options.out}, where {self.tally.programs:,} programs have run")
+        if self.version and self.agenda.is_empty:
+            return self.result()
         memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
         first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor, memory_mb)
         workers = [WorkerProcess(replace(first, number=number), self.stop) for number in range(options.workers)]
@@ -112,19 +119,6 @@ class _Campaign:
                 Finding(Verdict.INFRA, signature, record.title, record.reason, 0, "unknown"), record, leftover.program
             )
             self.store.end(record)
-            self.done.add(record.seed)
-
-    def is_finished(self) -> bool:
-        """Whether an earlier run of this campaign left nothing to do. Under the lock, or before any thread runs."""
-        if self.to_examine or not self.version:
-            return False
-        while self.seed_of(self.next_index) in self.done:
-            self.next_index += 1
-        return self.is_spent()
-
-    def is_spent(self) -> bool:
-        enough = self.options.programs is not None and self.next_index >= self.options.programs
-        return enough or time.monotonic() >= self.deadline
 
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
@@ -170,15 +164,14 @@ class _Campaign:
                 self.stop.set()  # on leaving, the pool waits for its threads
 
     def work(self, worker: WorkerProcess) -> None:
-        """Look into what was left, then run programs until there are no more to run."""
-        while (entry := self.take_unexamined()) is not None:
+        """Look into what was left, run programs until there are no more to run, then see to known faults."""
+        while (entry := self.take(self.agenda.take_unexamined)) is not None:
             self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
         ran = 0
-        while (index := self.take()) is not None:
+        while (seed := self.take(self.agenda.take_seed)) is not None:
             if ran == SESSION_PROGRAMS_MAX:
                 worker.renew()
                 ran = 0
-            seed = self.seed_of(index)
             try:
                 self.run_one(worker, program_for(seed, self.limits), seed)
             except Stopped:
@@ -187,23 +180,12 @@ class _Campaign:
                 self.give_up(str(error))
                 return
             ran += 1
+        while (known := self.take(self.agenda.take_known)) is not None:
+            self.recheck(worker, known)
 
-    def take_unexamined(self) -> dict[str, Any] | None:
+    def take(self, item: Callable[[], Item | None]) -> Item | None:
         with self.lock:
-            return self.to_examine.pop(0) if self.to_examine and not self.stop.is_set() else None
-
-    def take(self) -> int | None:
-        """The next program's index, or None when the budget is spent. Those of an earlier run are passed over."""
-        with self.lock:
-            while self.seed_of(self.next_index) in self.done:
-                self.next_index += 1
-            if self.is_spent() or self.stop.is_set():
-                return None
-            self.next_index += 1
-            return self.next_index - 1
-
-    def seed_of(self, index: int) -> int:
-        return self.options.seed * SEED_STRIDE + index
+            return None if self.stop.is_set() else item()
 
     def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> None:
         """Run it, write its record, look into what it found."""
@@ -258,9 +240,29 @@ class _Campaign:
             entry.update(confirmed.finding.to_json())
             entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
             entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
+            entry.update(real=None if confirmed.real is None else asdict(confirmed.real))
             entry.update(script=examined.script, examined=examined.is_whole)
             self.store.write_findings(list(self.tally.findings.values()))
             self.progress.finding(entry)
+
+    def recheck(self, worker: WorkerProcess, known: Known) -> None:
+        """Run a known fault's own program, unless the campaign has met it meanwhile."""
+        if self.counts.get(known.signature):
+            return
+        with self.lock:
+            self.progress.phase(f"does {known.path.name} still show?")
+        deadline = min(time.monotonic(), self.deadline) + KNOWN_SECONDS
+        worker.until = deadline + LAST_SECONDS
+        patience = Patience(self.options.program_seconds, deadline, self.stop.is_set)
+        standing = recheck(worker, known, self.options.device, patience)
+        if standing is not None:
+            with self.lock:
+                self.standings[known.signature] = standing
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each signature was met."""
+        return {signature: entry["count"] for signature, entry in self.tally.findings.items()}
 
     @property
     def elapsed_seconds(self) -> float:
@@ -283,6 +285,9 @@ class _Campaign:
         """Counts are known now: findings.jsonl is written for the last time."""
         tally = self.tally
         self.store.write_findings(list(tally.findings.values()))
+        stand = standings(self.known, self.counts, self.standings)
+        if stand:
+            write_standings(self.options.out, stand)
         findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
         if not tally.ran_something and not self.reason:
             self.reason = "no program put the target to the test; see the records for why, or give it more time"
@@ -296,4 +301,5 @@ class _Campaign:
             scripts=tuple(Path(entry["script"]) for entry in findings if entry["script"]),
             interrupted=self.interrupted,
             reason=self.reason,
+            known=tuple(standing.to_json() for standing in stand),
         )

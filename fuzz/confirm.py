@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fuzz.finding import Finding, Signature, Verdict
@@ -13,7 +13,9 @@ from fuzz.program import Program
 from fuzz.shrink import Budget, StopShrinking, shrink
 from fuzz.trace import Trace
 
-CONFIRM_RUNS = 3  # the first in a fresh process, the others warm: enough to tell always from sometimes
+CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
+CONFIRM_SHARE = 1 / 3  # of the time there is for a finding: the rest is for making it small
+REAL_RUNS = 3  # under the real runner, which takes seconds to start
 _HARNESS_FAULTS = (Verdict.STUB_GAP, Verdict.INFRA)
 
 
@@ -26,10 +28,19 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Real:
+    """``shown`` of ``runs`` runs under SGLang's own ModelRunner showed it; ``why_not`` where there can be none."""
+
+    shown: int = 0
+    runs: int = 0
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmed:
     """``shown`` of ``runs`` runs of ``program`` showed the signature; ``finding`` is as ``program`` shows it.
 
-    ``trace`` is the last run that showed it, None where none did.
+    ``trace`` is the last run that showed it, None where none did. ``real`` is the same of its real twin.
     """
 
     program: Program
@@ -37,6 +48,7 @@ class Confirmed:
     shown: int
     runs: int
     trace: Trace | None = None
+    real: Real | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,12 @@ class Patience:
     @property
     def is_over(self) -> bool:
         return self.stopped() or time.monotonic() >= self.deadline
+
+    def share(self, part: float) -> Patience:
+        """As much of what is left."""
+        now = time.monotonic()
+        left = self.deadline - now
+        return replace(self, deadline=now + left * part) if 0 < left < math.inf else self
 
 
 def bugs(trace: Trace) -> tuple[Finding, ...]:
@@ -65,16 +83,34 @@ def shown_in(trace: Trace, signature: Signature) -> Finding | None:
 
 
 def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
-    """Run ``program`` up to CONFIRM_RUNS times, the first time in a fresh process."""
-    runner.renew()
+    """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process."""
     shown, runs, latest, shown_by = 0, 0, finding, None
+    patience = patience.share(CONFIRM_SHARE)
     while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
+        runner.renew()
         trace = runner.run(program, patience.program_seconds)
         again = shown_in(trace, finding.signature)
         runs += 1
         if again is not None:
             shown, latest, shown_by = shown + 1, again, trace
     return Confirmed(program, latest, shown, runs, shown_by)
+
+
+def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Real | None:
+    """The same program under the real runner, each time in a fresh process; None if it was there already."""
+    world = confirmed.program.world
+    if world.runner == "real":
+        return None
+    program = replace(confirmed.program, world=replace(world, runner="real"))
+    shown = runs = 0
+    while runs < REAL_RUNS and (runs == 0 or not patience.is_over):
+        runner.renew()
+        trace = runner.run(program, patience.program_seconds)
+        is_shown = shown_in(trace, confirmed.finding.signature) is not None
+        if not is_shown and trace.verdict not in (Verdict.OK, Verdict.BUG):
+            return Real(why_not=f"{trace.verdict.value}: {trace.findings[0].title}")
+        shown, runs = shown + is_shown, runs + 1
+    return Real(shown, runs)
 
 
 def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:

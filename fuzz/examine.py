@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzz.confirm import Confirmed, Patience, confirm, smallest
+from fuzz.confirm import Confirmed, Patience, confirm, confirm_real, smallest
 from fuzz.death import HANG
 from fuzz.finding import Finding
 from fuzz.order import CampaignOptions
@@ -52,6 +52,8 @@ class Examiner:
                 confirmed = confirm(worker, program, finding, patience)
             if self.options.shrink and confirmed.shown and not is_taken:
                 confirmed = smallest(worker, confirmed, patience)
+            if confirmed.shown:
+                confirmed = replace(confirmed, real=confirm_real(worker, confirmed, patience))
             is_whole = True
         except (Stopped, WorkerError):
             pass  # the finding is saved as it stands, and the worker's next program meets the same trouble
@@ -76,6 +78,7 @@ class Examiner:
             runs=confirmed.runs,
             command=self.options.command,
             versions=f"sglang {self.version}",
+            real=confirmed.real,
         )
 
 

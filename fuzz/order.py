@@ -110,7 +110,8 @@ class CampaignOptions:
 class CampaignResult:
     """``findings`` are those seen in this campaign, as findings.jsonl holds them. ``exit_code`` is 0, 1 or 3.
 
-    ``reason`` says in a line why a campaign could not run or ended early; empty otherwise.
+    ``reason`` says in a line why a campaign could not run or ended early; empty otherwise. ``known`` are the known
+    faults, each with how it stands, as known.jsonl holds them.
     """
 
     findings: list[dict[str, Any]]
@@ -121,6 +122,7 @@ class CampaignResult:
     scripts: tuple[Path, ...]
     interrupted: bool
     reason: str
+    known: tuple[dict[str, Any], ...] = ()
 
 
 class Progress(Protocol):

@@ -54,14 +54,6 @@ def repros_in(path: Path) -> list[Path]:
     return [path]
 
 
-def known_signatures(folder: Path) -> frozenset[str]:
-    """The signatures of the scripts in ``folder``; a script without one names none. Raises ProgramError."""
-    if not folder.is_dir():
-        raise ProgramError(f"{folder} is no folder; expected one that holds repro scripts")
-    signatures = (read_repro(path).signature for path in repros_in(folder))
-    return frozenset(str(signature) for signature in signatures if signature is not None)
-
-
 def _read(path: Path) -> Repro:
     try:
         with path.open("rb") as file:

@@ -42,7 +42,8 @@ class Past:
 
     @property
     def seeds(self) -> set[int]:
-        return {record.seed for record in self.records}
+        """Of programs that are not to run again."""
+        return {record.seed for record in (*self.records, *(leftover.record for leftover in self.given_up))}
 
 
 def read_past(folder: Path, tell: Tell) -> Past:

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from fuzz.confirm import Real
 from fuzz.finding import Finding
 from fuzz.program import Program
 from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
@@ -53,7 +54,10 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a finding comes from. ``found_on`` and ``seen_on`` are target specs; shown in ``shown`` of ``runs`` runs."""
+    """Where a finding comes from. ``found_on`` and ``seen_on`` are target specs; shown in ``shown`` of ``runs`` runs.
+
+    ``real`` says the same of the real runner, None where it was not asked.
+    """
 
     found_on: str
     seen_on: tuple[str, ...]
@@ -61,6 +65,16 @@ class Provenance:
     runs: int
     command: str
     versions: str
+    real: Real | None = None
+
+    @property
+    def under_real_runner(self) -> str:
+        """A clause of the script's docstring."""
+        if self.real is None:
+            return ""
+        if self.real.why_not:
+            return f", not under SGLang's ModelRunner ({_one_line(self.real.why_not)})"
+        return f", and in {self.real.shown} of {self.real.runs} under SGLang's ModelRunner"
 
 
 def write_script(program: Program, finding: Finding, trace: Trace, provenance: Provenance) -> str:
@@ -79,6 +93,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "shown": provenance.shown,
         "runs": provenance.runs,
         "versions": provenance.versions,
+        "real": provenance.under_real_runner,
         "command": provenance.command,
         "signature": str(finding.signature),
         "program": program.text.rstrip("\n"),
@@ -126,7 +141,7 @@ def write_program(program: Program, finding: Finding, reason: str, provenance: P
     values = {"title": _one_line(finding.title).rstrip("."), "reason": _one_line(reason).rstrip(".")}
     values |= {"signature": str(finding.signature), "program": program.text.rstrip("\n")}
     values |= {"found_on": provenance.found_on, "seen_on": ", ".join(provenance.seen_on)}
-    values |= {"command": provenance.command, "versions": provenance.versions}
+    values |= {"command": provenance.command, "versions": provenance.versions, "real": provenance.under_real_runner}
     template = _templates().get_template("program.py.jinja")
     return template.render(values, shown=provenance.shown, runs=provenance.runs).strip("\n") + "\n"
 

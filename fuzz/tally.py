@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,10 @@ from fuzz.record import Record
 class Tally:
     """``findings`` maps a signature to its entry, as findings.jsonl holds it; ``seen`` are those of this campaign.
 
-    ``owed`` counts what earlier records say of signatures that have no entry.
+    ``known`` maps signatures to why they are known, ``owed`` counts what earlier records say of signatures that have no entry.
     """
 
-    known: frozenset[str] = frozenset()
+    known: Mapping[str, str] = field(default_factory=dict)
     programs: int = 0
     steps: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -52,15 +52,19 @@ class Tally:
             "pair": f"{record.prefill}:{record.decode}",
             "seed": record.seed,
             "reliability": [0, 0],
+            "real": None,
             "examined": False,
             "first_seconds": record.elapsed_seconds,
             "first_programs": self.programs,
             "count": 1 + self.owed.pop(signature, 0),
             "shrunk_ops": record.ops,
             "script": "",
-            "known": signature in self.known,
+            **self._known(signature),
         }
         return entry
+
+    def _known(self, signature: str) -> dict[str, Any]:
+        return {"known": signature in self.known, "known_reason": self.known.get(signature, "")}
 
     def count_earlier(self, records: Iterable[Record], entries: Iterable[dict[str, Any]]) -> None:
         """Take up what an earlier run of this campaign left: its records, and the entries of what they found.
@@ -68,8 +72,7 @@ class Tally:
         Counts are made anew from the records: those of the entries are of when they were last written.
         """
         for entry in entries:
-            known = entry["signature"] in self.known
-            self.findings[entry["signature"]] = {**entry, "count": 0, "known": known}
+            self.findings[entry["signature"]] = {**entry, "count": 0, **self._known(entry["signature"])}
         for record in records:
             self.count_program(record)
             for signature in record.signatures:

@@ -2,6 +2,7 @@
 
 Found on pypi:0.5.16; seen on pypi:0.5.16; shown in 3 of 3 runs; sglang 0.5.16.
 Found by: seamripper run --target pypi:0.5.16 --seed 0 --pair triton:fa3
+Known: fixed in 0.5.17.
 Exit status: 0 the bug does not show, 1 it shows, 125 cannot tell (it cannot start, or something else went wrong).
 """
 

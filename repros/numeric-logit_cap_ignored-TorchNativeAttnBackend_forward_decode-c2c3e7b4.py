@@ -2,6 +2,7 @@
 
 Found on pypi:0.5.23; seen on pypi:0.5.23; shown in 3 of 3 runs; sglang 0.5.23.
 Found by: seamripper run --target pypi:0.5.23 --seed 0
+Known: to be reported; torch_native knows no logit cap.
 Exit status: 0 the bug does not show, 1 it shows, 125 cannot tell (it cannot start, or something else went wrong).
 """
 

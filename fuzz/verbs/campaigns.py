@@ -38,7 +38,12 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
     help="Most memory of a worker.  [default: 4096 on a CPU, 16384 with CUDA; less on a small machine]",
 )
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--known", metavar="DIR", type=click.Path(path_type=Path), help="Repro scripts of faults not to report.")
+@click.option(
+    "--known",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Repro scripts of known faults, each with a line `Known: REASON` in its docstring: counted, not new.",
+)
 @click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), default=Path("repros"), show_default=True)
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Records and reports.  [default: reports/out/...]"
@@ -102,6 +107,8 @@ def _print_campaign(result: CampaignResult, target: str, reports: list[Path]) ->
         console().print(answers.findings_table(result.findings))
     for command in answers.replay_commands(result, target):
         click.echo(f"replay: {command}")
+    for line in answers.known_lines(result):
+        click.echo(line)
     click.echo(f"report: {next((path for path in reports if path.suffix == '.html'), result.out)}")
 
 

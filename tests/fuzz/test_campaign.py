@@ -98,7 +98,9 @@ def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOp
 
 
 def records(out: Path) -> list[Record]:
-    return [Record.from_line(line) for path in sorted(out.glob("records-*.jsonl")) for line in path.read_text().splitlines()]
+    return [
+        Record.from_line(line) for path in sorted(out.glob("records-*.jsonl")) for line in path.read_text().splitlines()
+    ]
 
 
 def findings(out: Path) -> list[dict[str, Any]]:
@@ -127,7 +129,7 @@ def test_bug_is_confirmed_shrunk_and_saved(options: Any, tmp_path: Path) -> None
     (finding,) = findings(result.out)
     assert result.exit_code == 1
     assert finding["signature"] == "contract/KeyError/Backend.forward_decode"
-    assert finding["reliability"] == [3, 3]
+    assert (finding["reliability"], finding["real"]) == ([10, 10], {"shown": 3, "runs": 3, "why_not": ""})
     assert [op.kind for op in parse(finding["program"]).ops] == ["extend", "decode"]
     assert finding["shrunk_ops"] == 2
     assert finding["count"] == sum(record.verdict == "bug" for record in records(result.out)) > 1
@@ -157,17 +159,21 @@ def test_known_signature_is_counted_and_not_new(options: Any, tmp_path: Path) ->
     known = tmp_path / "known"
     known.mkdir()
     text = Program(World(), (Extend((Row(0, 1),)),)).text
-    (known / "a.py").write_text(f"PROGRAM = {text!r}\nSIGNATURE = 'contract/KeyError/Backend.forward_decode'\n")
+    signature = "SIGNATURE = 'contract/KeyError/Backend.forward_decode'"
+    (known / "a.py").write_text(f"'Known: https://example.org/1'\nPROGRAM = {text!r}\n{signature}\n")
     result = run_campaign(options(on_decode("raise KeyError('x')"), known=known), Log())
     (finding,) = findings(result.out)
     assert (result.exit_code, result.scripts, finding["known"], finding["count"] > 1) == (0, (), True, True)
+    assert finding["known_reason"] == "https://example.org/1"
+    (standing,) = result.known
+    assert (standing["state"], standing["count"]) == ("met", finding["count"])
 
 
 def test_bug_that_never_shows_again_is_told_and_not_scripted(options: Any, tmp_path: Path) -> None:
     once = f"flag = {str(tmp_path / 'flag')!r}; seen = os.path.exists(flag); open(flag, 'w').close(); seen or {{}}['x']"
     result = run_campaign(options(on_decode(once)), Log())
     (finding,) = findings(result.out)
-    assert (result.exit_code, finding["reliability"], finding["script"], finding["count"]) == (1, [0, 3], "", 1)
+    assert (result.exit_code, finding["reliability"], finding["script"], finding["count"]) == (1, [0, 10], "", 1)
 
 
 def test_segfault_costs_no_record_and_is_shrunk(options: Any) -> None:
@@ -175,7 +181,7 @@ def test_segfault_costs_no_record_and_is_shrunk(options: Any) -> None:
     (finding,) = findings(result.out)
     assert (result.programs, len(records(result.out))) == (12, 12)
     assert finding["signature"] == "contract/SIGSEGV/Backend.forward_decode"
-    assert (finding["reliability"], finding["shrunk_ops"]) == ([3, 3], 2)
+    assert (finding["reliability"], finding["shrunk_ops"]) == ([10, 10], 2)
 
 
 def test_worker_killed_in_mid_program_costs_no_record_and_the_program_is_told(options: Any) -> None:

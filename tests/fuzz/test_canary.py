@@ -76,7 +76,7 @@ def test_the_planted_fault_and_no_other_is_found(campaign: tuple[CampaignResult,
     result, records = campaign
     assert [(record.verdict, record.signature) for record in records] == [("ok", "")] * 3 + [("bug", SIGNATURE)]
     (finding,) = result.findings
-    assert (finding["signature"], finding["reliability"], finding["mode"]) == (SIGNATURE, [3, 3], "decode")
+    assert (finding["signature"], finding["reliability"], finding["mode"]) == (SIGNATURE, [10, 10], "decode")
     assert result.exit_code == 1
 
 

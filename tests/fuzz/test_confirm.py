@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from fuzz.confirm import Confirmed, Patience, bugs, confirm, shown_in, smallest
+from fuzz.confirm import Confirmed, Patience, Real, bugs, confirm, confirm_real, shown_in, smallest
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.program import Decode, Extend, Idle, Program, Row
 from fuzz.trace import Trace
@@ -38,15 +38,20 @@ class FakeRunner:
     shows: Callable[[Program, int], bool]
     runs: int = 0
     since_renewal: int = 0
+    renewals: int = 0
     timeouts: list[float] = field(default_factory=list)
+    otherwise: tuple[Finding, ...] = ()
 
     def renew(self) -> None:
         self.since_renewal = 0
+        self.renewals += 1
 
     def run(self, program: Program, timeout_seconds: float) -> Trace:
         self.runs, self.since_renewal = self.runs + 1, self.since_renewal + 1
         self.timeouts.append(timeout_seconds)
-        return trace(finding(op_index=7)) if self.shows(program, self.since_renewal) else trace()
+        if self.shows(program, self.since_renewal):
+            return trace(finding(op_index=7))
+        return trace(*self.otherwise)
 
 
 def has_decode(program: Program, run: int) -> bool:
@@ -62,16 +67,39 @@ def test_other_signatures_are_not_it() -> None:
     assert shown_in(trace(finding(signature=Signature("contract", "KeyError", "g"))), SIGNATURE) is None
 
 
-def test_three_runs_of_three() -> None:
+def test_ten_runs_of_ten_each_in_a_fresh_process() -> None:
     runner = FakeRunner(has_decode)
     confirmed = confirm(runner, PROGRAM, finding(), FOREVER)
-    assert (confirmed.shown, confirmed.runs, runner.timeouts) == (3, 3, [1.0, 1.0, 1.0])
+    assert (confirmed.shown, confirmed.runs, runner.timeouts, runner.renewals) == (10, 10, [1.0] * 10, 10)
     assert confirmed.finding.op_index == 7  # as it showed this time
 
 
-def test_what_shows_in_a_used_process_alone_is_less_reliable() -> None:
+def test_what_shows_in_a_used_process_alone_is_not_shown() -> None:
     confirmed = confirm(FakeRunner(lambda program, run: run > 1), PROGRAM, finding(), FOREVER)
-    assert (confirmed.shown, confirmed.runs) == (2, 3)
+    assert (confirmed.shown, confirmed.runs) == (0, 10)
+
+
+def test_under_the_real_runner() -> None:
+    runner = FakeRunner(lambda program, run: program.world.runner == "real")
+    real = confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), FOREVER)
+    assert (real, runner.renewals) == (Real(3, 3), 3)
+
+
+def test_what_the_real_runner_does_not_show() -> None:
+    runner = FakeRunner(lambda program, run: program.world.runner == "fake")
+    assert confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), FOREVER) == Real(0, 3)
+
+
+def test_why_the_real_runner_cannot_tell() -> None:
+    refusal = replace(finding(Verdict.UNSUPPORTED), title="no window here")
+    runner = FakeRunner(lambda program, run: False, otherwise=(refusal,))
+    real = confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), FOREVER)
+    assert (real, runner.runs) == (Real(why_not="unsupported: no window here"), 1)
+
+
+def test_finding_of_the_real_runner_needs_no_other() -> None:
+    program = replace(PROGRAM, world=replace(PROGRAM.world, runner="real"))
+    assert confirm_real(FakeRunner(has_decode), Confirmed(program, finding(), 10, 10), FOREVER) is None
 
 
 def test_one_run_even_when_time_is_up() -> None:
@@ -81,7 +109,7 @@ def test_one_run_even_when_time_is_up() -> None:
 
 def test_smallest() -> None:
     shrunk = smallest(FakeRunner(has_decode), Confirmed(PROGRAM, finding(), 3, 3), FOREVER)
-    assert (kinds(shrunk.program), shrunk.shown, shrunk.runs) == (SMALL, 3, 3)
+    assert (kinds(shrunk.program), shrunk.shown, shrunk.runs) == (SMALL, 10, 10)
 
 
 def test_smaller_program_that_needs_a_used_process_is_given_up() -> None:
@@ -99,3 +127,10 @@ def test_no_shrinking_when_time_is_up() -> None:
 def test_patience_ends_with_a_stop() -> None:
     stopped = Patience(1.0, time.monotonic() + 100, stopped=lambda: True)
     assert (stopped.is_over, FOREVER.is_over, OVER.is_over) == (True, False, True)
+
+
+def test_share_of_patience() -> None:
+    now = time.monotonic()
+    part = Patience(1.0, now + 90).share(1 / 3)
+    assert now + 29 < part.deadline < now + 31
+    assert (FOREVER.share(1 / 3), OVER.share(1 / 3)) == (FOREVER, OVER)

@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.finding import Signature
 from fuzz.program import Decode, Extend, Program, ProgramError, Row
-from fuzz.repro import known_signatures, read_program, read_repro, repros_in
+from fuzz.repro import read_program, read_repro, repros_in
 from stubs.world import World
 
 PROGRAM = Program(World(), (Extend((Row(0, 3),)), Decode((0,))), seed=4)
@@ -99,9 +99,3 @@ def test_folder_means_its_scripts_by_name(tmp_path: Path) -> None:
 def test_path_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="gone does not exist; expected a repro script"):
         repros_in(tmp_path / "gone")
-
-
-def test_known_signatures(tmp_path: Path) -> None:
-    write(tmp_path, SCRIPT, "a.py")
-    write(tmp_path, SCRIPT.replace(f'SIGNATURE = "{SIGNATURE}"', ""), "b.py")
-    assert known_signatures(tmp_path) == {SIGNATURE}

@@ -38,7 +38,7 @@ def test_second_sight_is_counted() -> None:
 
 
 def test_known_bugs_are_not_new() -> None:
-    known, unknown = Tally(known=frozenset({SIGNATURE})), Tally()
+    known, unknown = Tally(known={SIGNATURE: "why"}), Tally()
     known.count_finding(FINDING, BUG, "text")
     unknown.count_finding(FINDING, BUG, "text")
     assert (len(known.new_bugs), len(unknown.new_bugs)) == (0, 1)

@@ -1,0 +1,57 @@
+"""What a campaign has yet to do: findings to look into, programs to run, known faults to try."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fuzz.known import Known
+from fuzz.order import CampaignOptions
+
+SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
+
+
+class Agenda:
+    """Each item is taken once. Not for two threads at a time: whoever shares it has the lock.
+
+    ``done`` are the seeds of programs that an earlier run of the campaign ran. ``deadline`` is monotonic.
+    """
+
+    def __init__(
+        self,
+        options: CampaignOptions,
+        deadline: float,
+        done: set[int],
+        unexamined: list[dict[str, Any]],
+        known: list[Known],
+    ) -> None:
+        self._options, self._deadline, self._done = options, deadline, done
+        self._unexamined, self._known = unexamined, known
+        self._next_index = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._unexamined and not self._known and self._is_spent()
+
+    def take_unexamined(self) -> dict[str, Any] | None:
+        """The entry of a finding that nobody has looked into to the end."""
+        return self._unexamined.pop(0) if self._unexamined else None
+
+    def take_seed(self) -> int | None:
+        """The seed of the next program, or None when the budget is spent."""
+        if self._is_spent():
+            return None
+        self._next_index += 1
+        return self._seed(self._next_index - 1)
+
+    def take_known(self) -> Known | None:
+        return self._known.pop(0) if self._known else None
+
+    def _is_spent(self) -> bool:
+        while self._seed(self._next_index) in self._done:
+            self._next_index += 1
+        enough = self._options.programs is not None and self._next_index >= self._options.programs
+        return enough or time.monotonic() >= self._deadline
+
+    def _seed(self, index: int) -> int:
+        return self._options.seed * SEED_STRIDE + index
