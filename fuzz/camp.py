@@ -6,7 +6,7 @@ import threading
 import time
 
 from fuzz.order import CampaignOptions
-from fuzz.outcome import noteworthy, with_outcome
+from fuzz.outcome import blank_record, noteworthy, with_outcome
 from fuzz.process import WorkerProcess
 from fuzz.program import Program
 from fuzz.record import Record
@@ -28,7 +28,9 @@ class Camp:
     def run(self, worker: WorkerProcess, program: Program, seed: int) -> tuple[Record, Trace]:
         """Run it and write its record. Raises Stopped and WorkerError, and leaves no record then."""
         trace = worker.run(program, self.options.program_seconds)
-        record = with_outcome(self._blank(worker, program, seed), trace)
+        elapsed_seconds = time.monotonic() - self.started
+        blank = blank_record(self.options, program, seed, self.version, elapsed_seconds, worker.options.number)
+        record = with_outcome(blank, trace)
         with self._lock:
             self.tally.count_program(record)
             entries = [self.tally.count_finding(finding, record, program.text) for finding in noteworthy(trace)]
@@ -36,27 +38,3 @@ class Camp:
                 self.store.write_findings(list(self.tally.findings.values()))
             self.store.end(record)
         return record, trace
-
-    def _blank(self, worker: WorkerProcess, program: Program, seed: int) -> Record:
-        world = program.world
-        return Record(
-            at=time.time(),
-            elapsed_seconds=time.monotonic() - self.started,
-            seed=seed,
-            program=program.hash,
-            ops=len(program.ops),
-            verdict="",
-            signature="",
-            title="",
-            reason="",
-            seconds=0.0,
-            steps=(),
-            target=self.options.target,
-            sglang_version=self.version,
-            device=world.device,
-            runner=world.runner,
-            prefill=world.prefill,
-            decode=world.decode,
-            engine=self.options.engine,
-            worker=worker.options.number,
-        )

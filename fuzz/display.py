@@ -54,8 +54,9 @@ def console(*, stderr: bool = False) -> Console:
 class Display:
     """A campaign's Progress, and what other long work says of itself (``phase``). Use it as a context: the terminal is given back whatever happens."""
 
-    def __init__(self, to: Console) -> None:
+    def __init__(self, to: Console, *, counts_new: bool = True) -> None:
         self._console = to
+        self._counts_new = counts_new  # what is new is known at once, and not only at the end
         self._options: CampaignOptions | None = None
         self._phase = ""
         self._later: threading.Timer | None = None
@@ -140,7 +141,10 @@ class Display:
 
     def _counts(self) -> str:
         counts = ", ".join(f"{self._verdicts[v.value]:,} {v.value}" for v in Verdict if self._verdicts[v.value])
-        return f"{counts}; {self._new} new" if counts else "no program has ended yet"
+        return "; ".join([counts, *self._news()]) if counts else "no program has ended yet"
+
+    def _news(self) -> list[str]:
+        return [f"{self._new} new"] if self._counts_new else []
 
     def _render(self) -> RenderableType:
         if self._options is None:
@@ -150,7 +154,7 @@ class Display:
         counts = [
             Text(f"{self._verdicts[v.value]:,} {v.value}", STYLES[v.value]) for v in Verdict if self._verdicts[v.value]
         ]
-        return Group(grid, Text("  ").join([*counts, Text(f"{self._new} new")]), Text(self._phase, "dim"))
+        return Group(grid, Text("  ").join([*counts, *map(Text, self._news())]), Text(self._phase, "dim"))
 
     def _budget(self) -> RenderableType:
         """How much of the budget is spent: of the seconds or the programs, whichever will end the campaign first."""

@@ -203,7 +203,8 @@ class _Lockstep:
         (_, before), (record, after) = (run.result() for run in runs)
         with self.lock:
             self.done += 1
-            self.sightings.note(program, (bugs(before), bugs(after)))
+            for news in self.sightings.note(program, (bugs(before), bugs(after))):
+                self.progress.note(news)
             self.progress.program_done(record)
 
     def take(self) -> int | None:

@@ -19,6 +19,7 @@ from fuzz.store import write_whole
 
 SHRINK_SECONDS = 60  # for one new fault
 BEFORE, AFTER = 0, 1  # the baseline's place in each pair, and the target's
+SIDES = ("baseline", "target")
 
 
 @dataclass(slots=True)
@@ -40,12 +41,15 @@ class Sightings:
     def __init__(self) -> None:
         self.by_signature: dict[str, Sighting] = {}
 
-    def note(self, program: Program, found: tuple[Sequence[Finding], Sequence[Finding]]) -> None:
-        """Count what ``program`` showed on the baseline and on the target."""
+    def note(self, program: Program, found: tuple[Sequence[Finding], Sequence[Finding]]) -> list[str]:
+        """Count what ``program`` showed on the baseline and on the target; a line for what one of them alone has shown."""
+        news = []
         shown = [{str(finding.signature): finding for finding in reversed(findings)} for findings in found]
         for signature in {**shown[BEFORE], **shown[AFTER]}:
             by = [side for side in (BEFORE, AFTER) if signature in shown[side]]
             finding = shown[by[-1]][signature]
+            if signature not in self.by_signature and len(by) == 1:
+                news.append(f"{signature} shows on the {SIDES[by[0]]} alone, so far ({finding.mode})")
             sighting = self.by_signature.setdefault(signature, Sighting(finding, program))
             for side in by:
                 sighting.programs[side] += 1
@@ -53,6 +57,7 @@ class Sightings:
                 sighting.alone[by[0]] = program, finding
             if program.cost < sighting.program.cost:
                 sighting.finding, sighting.program = finding, program
+        return news
 
 
 class Judge:

@@ -56,7 +56,7 @@ def contrast(
         seconds = SECONDS
     out = out or arguments.out_folder(f"contrast-{chosen['target']}")
     campaign = CampaignOptions(seconds=seconds, programs=programs, out=out, **chosen)
-    with Display(console(stderr=True)) as display:
+    with Display(console(stderr=True), counts_new=False) as display:
         result = run_contrast(ContrastOptions(baseline, campaign), display)
     written = _write_reports(result)
     if as_json:

@@ -48,6 +48,15 @@ def test_a_log_gets_a_line_of_counts_now_and_then(monkeypatch: pytest.MonkeyPatc
     assert last.endswith("; 1 ok, 1 bug; 0 new")
 
 
+def test_where_it_is_not_known_yet_what_is_new_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display_module, "PLAIN_SECONDS", 0)
+    to = console()
+    with Display(to, counts_new=False) as display:
+        display.started(OPTIONS, READY, ("triton:fa3",))
+        display.program_done(BUG)
+    assert text(to).splitlines()[-1].endswith("; 1 bug")
+
+
 def test_a_log_gets_no_line_for_each_program() -> None:
     to = console()
     with Display(to) as display:

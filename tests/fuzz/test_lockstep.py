@@ -51,6 +51,7 @@ class Silent:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.phases: list[str] = []
+        self.notes: list[str] = []
         self.pairs: tuple[str, ...] = ()
 
     def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None:
@@ -64,6 +65,9 @@ class Silent:
 
     def phase(self, text: str) -> None:
         self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def finished(self, result: CampaignResult) -> None:
         raise AssertionError("a contrast has a result of its own")
@@ -108,6 +112,11 @@ def test_what_only_the_target_shows_is_new(options: Options) -> None:
     assert (str(one.duel.before), str(one.duel.after)) == ("0/5", "5/5")
     assert one.programs[0] == 0
     assert one.programs[1] > 1
+
+
+def test_what_one_shows_alone_is_told_at_once(options: Options) -> None:
+    contrast(options(CLEAN, BUG), log := Silent())
+    assert log.notes == [f"{SIGNATURE} shows on the target alone, so far (decode)"]
 
 
 def test_what_is_new_is_shrunk_and_saved(options: Options, tmp_path: Path) -> None:
