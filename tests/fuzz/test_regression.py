@@ -104,6 +104,11 @@ def test_a_failure_says_what_was_expected_and_how_to_see_it(
     assert result.ret == 1
 
 
+def test_known_faults_can_be_had_as_failures(run: Run, make_target: MakeTarget, pytester: pytest.Pytester) -> None:
+    expect(pytester, '"9.1" = "bug 3/3"')
+    run("repros", "--runxfail", "--target", f"path:{make_target(BUG)}").assert_outcomes(failed=1)
+
+
 def test_a_skip_gives_the_reason_of_the_target(run: Run, make_target: MakeTarget) -> None:
     result = run("repros", "--target", f"path:{make_target(REFUSAL)}")
     result.stdout.fnmatch_lines(["SKIPPED * Refusal at step: page size 4"])
