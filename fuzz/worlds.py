@@ -17,7 +17,7 @@ HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
 # 128 leaves some for a prompt of more than one of Triton's blocks.
 CONTEXT_LENS = (32, 16, 24, 48, 64, 96, 128)
 # 24 fills no power of two: kernels mask what they load of a head.
-HEAD_DIMS = (16, 16, 16, 24, 32)
+HEAD_DIMS = (16, 16, 16, 16, 24, 32, 64)
 # Far below 0 a softmax that starts at 0 sums nothing (exp(-104) is 0 in float32); far above, exp overflows (at 89).
 LOGIT_SHIFTS = (-200, 200)
 
@@ -101,7 +101,7 @@ def _draw_layers(choices: Choices, world: World) -> World:
         save_kv_cache=0 if choices.chance(1, 8) else 1,
         deterministic=1 if choices.chance(1, 12) else 0,
     )
-    if not world.sliding_window and choices.chance(1, 12):
+    if not world.sliding_window and choices.chance(1, 20):
         return replace(world, xai_temperature_len=choices.pick((4, 2, 9)))
     # In narrow dtypes, and under a cap, logits that far off tell nothing.
     if world.dtype == "float32" and not world.logit_cap and choices.chance(1, 8):
