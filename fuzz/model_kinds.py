@@ -7,6 +7,8 @@ from dataclasses import replace
 from fuzz.choice import Choices
 from stubs.world import World
 
+V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
+
 
 def draw_kind(choices: Choices, world: World) -> World:
     """``world``, whose pool is drawn already, with another kind of model now and then."""
@@ -18,6 +20,9 @@ def draw_kind(choices: Choices, world: World) -> World:
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
     if choices.chance(1, 3 if world.window_tokens else 16) and not world.xai_temperature_len:
         world = replace(world, sinks=1, logit_cap=0)
+    narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
+    if choices.chance(1, 12) and narrower:
+        world = replace(world, v_head_dim=choices.pick(narrower))
     return world
 
 

@@ -231,6 +231,7 @@ _PLAIN_ORDER = (
     "window_tokens",
     "radix_cache",
     "sinks",
+    "v_head_dim",
     "graph",
 )
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from stubs import draft_tree, sglang, sglang_batch, sglang_spec
-from stubs.kv_memory import kv_places
 from stubs.graph_runner import GraphRunner
+from stubs.kv_memory import kv_places
 from stubs.live import History, LiveRequest
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
@@ -231,7 +231,10 @@ class Scheduler:
         """The draft model's KV of the window, written here because the program leaves its extend out."""
         pool = self.server.draft.token_to_kv_pool
         for part in parts:
-            k, v = (torch.randn(part.count, *pool.k_buffer[0].shape[1:], generator=self.generator) for _ in range(2))
+            k, v = (
+                torch.randn(part.count, *buffer.shape[1:], generator=self.generator)
+                for buffer in (pool.k_buffer[0], pool.v_buffer[0])
+            )
             k, v = k.to(pool.k_buffer[0].dtype), v.to(pool.v_buffer[0].dtype)
             loc = self._locations([part])
             pool.k_buffer[0][loc], pool.v_buffer[0][loc] = k.to(loc.device), v.to(loc.device)
@@ -276,7 +279,7 @@ class Scheduler:
         """Record what a step wrote, so that later steps' references read it."""
         heads = self.world.num_kv_heads
         for tap in taps:
-            k, v = (tensor.detach().cpu().reshape(plan.tokens, heads, self.world.head_dim) for tensor in (tap.k, tap.v))
+            k, v = (tensor.detach().cpu().unflatten(1, (heads, -1)) for tensor in (tap.k.flatten(1), tap.v.flatten(1)))
             for row in plan.rows:
                 histories = row.live.draft if plan.on_draft else row.live.target
                 rows = slice(row.start, row.start + row.count)
@@ -284,9 +287,8 @@ class Scheduler:
                 histories[tap.layer_index] = before.extended(k[rows].clone(), v[rows].clone())
 
     def _empty(self) -> History:
-        shape = (0, self.world.num_kv_heads, self.world.head_dim)
-        dtype = sglang.DTYPES[self.world.dtype]
-        return History(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
+        heads, dtype = self.world.num_kv_heads, sglang.DTYPES[self.world.dtype]
+        return History(*(torch.empty(0, heads, dim, dtype=dtype) for dim in (self.world.head_dim, self.world.v_dim)))
 
     def _batch(self, mode: str, parts: Sequence[RowPlan], lengths: list[int], **fields: Any) -> Any:
         """A real ScheduleBatch; seq_lens int64 on device with host mirror and sum, orig_seq_lens int32."""

@@ -214,8 +214,9 @@ def build_fake_server(world: World) -> FakeServer:
 
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
     """SGLang's ServerArgs and ModelConfig of the model; ``plain`` is ``world`` without what a Llama's config lacks."""
+    sglang_window.refuse_dims(world)
     for architecture in sglang_window.architectures(world):
-        fields = sglang_window.hybrid_fields(world, architecture)
+        fields = sglang_window.config_fields(world, architecture)
         # A folder each: SGLang remembers what it read in one.
         path = str(write_tiny_model(plain, folder / architecture, architecture, fields))
         args = sglang.server_args(world, path, draft_path)

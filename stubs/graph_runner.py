@@ -236,8 +236,7 @@ class GraphRunner:
 
     def _layer_input(self) -> LayerInput:
         world, tokens = self.world, self.requests * self.width
-        widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
-        shapes = [(tokens, heads * world.head_dim) for heads in widths]
+        shapes = [(tokens, width) for width in world.layer_widths]
         q, k, v = (torch.zeros(shape, dtype=self.runner.dtype, device=world.device) for shape in shapes)
         return q, k, v
 

@@ -17,16 +17,16 @@ Q_SCALE = 4
 def draw_inputs(
     world: World, seed: int, step: int, layer: int, tokens: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [tokens, num_heads * head_dim], k and v [tokens, num_kv_heads * head_dim], normal, on the world's device.
+    """q [tokens, num_heads * head_dim], k and v [tokens, num_kv_heads * theirs], normal, on the world's device.
 
     With ``logit_shift`` all k lie to one side of 0, and all q to the same or the other, so that every logit is about
     that far from 0, and no query sees a key of an ordinary logit.
     """
     digest = hashlib.sha256(f"{seed}/{step}/{layer}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-    widths = (world.num_heads, world.num_kv_heads, world.num_kv_heads)
+    widths = world.layer_widths
     # Drawn on the host, so that a program means the same on every device.
-    q, k, v = (torch.randn(tokens, n * world.head_dim, generator=generator) for n in widths)
+    q, k, v = (torch.randn(tokens, width, generator=generator) for width in widths)
     q = q * (Q_SCALE if world.dtype == "float32" else 1)
     if world.logit_shift:
         scaling = (world.query_scalar or world.head_dim) ** -0.5

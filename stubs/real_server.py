@@ -15,7 +15,15 @@ from stubs.tap import Tap
 from stubs.world import World
 
 # What a layer of the tiny Llama cannot be, or, of deterministic inference, what would change this process for good.
-FAKE_ONLY = ("sinks", "query_scalar", "xai_temperature_len", "save_kv_cache", "logit_shift", "deterministic")
+FAKE_ONLY = (
+    "v_head_dim",
+    "sinks",
+    "query_scalar",
+    "xai_temperature_len",
+    "save_kv_cache",
+    "logit_shift",
+    "deterministic",
+)
 
 
 class RealServer:

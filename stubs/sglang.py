@@ -233,6 +233,7 @@ def kv_pool(world: World, layers: int) -> Any:
         layer_num=layers,
         device=world.device,
         enable_memory_saver=False,
+        v_head_dim=world.v_dim,
         **accepted(cls.__init__, enable_alt_stream=False, enable_kv_cache_copy=False),
     )
 
@@ -347,6 +348,7 @@ def radix_attention(world: World, layer_id: int) -> Any:
         head_dim=world.head_dim,
         scaling=like.scaling,
         num_kv_heads=world.num_kv_heads,
+        v_head_dim=world.v_dim,
         layer_id=layer_id,
         logit_cap=float(like.logit_cap),
         sliding_window_size=like.window or -1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stubs.layer import layer_of
+from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find
 from stubs.world import World
 
@@ -20,6 +21,7 @@ def hybrid_pool(world: World) -> Any:
         dtype=DTYPES[world.dtype],
         head_num=world.num_kv_heads,
         head_dim=world.head_dim,
+        v_head_dim=world.v_dim,
         swa_attention_layer_ids=[layer for layer in layers if layer_of(world, layer).window],
         full_attention_layer_ids=[layer for layer in layers if not layer_of(world, layer).window],
         device=world.device,
@@ -44,6 +46,18 @@ def hybrid_allocator(world: World, pool: Any) -> Any:
     )
 
 
+def refuse_dims(world: World) -> None:
+    """Raise Refused where a backend has one head dim for keys and values, and the release does not say otherwise."""
+    able = find("sglang.srt.arg_groups.kv_cache_hook:ASYMMETRIC_KV_BACKENDS") or ()
+    for backend in (world.prefill, world.decode):
+        if world.v_dim != world.head_dim and backend in ONE_HEAD_DIM and backend not in able:
+            raise Refused(f"{backend} has one head dim for keys and values, given {world.head_dim} and {world.v_dim}")
+
+
+# Source: the comment at ASYMMETRIC_KV_BACKENDS in SGLang 0.5.23's arg_groups/kv_cache_hook.py.
+ONE_HEAD_DIM = ("flashinfer", "trtllm_mha")
+
+
 def eviction_margin(world: World) -> int:
     """Tokens that SGLang keeps behind a request's window beside those in it, by the release's rule or more."""
     no_margin = find("sglang.srt.mem_cache.common:free_swa_out_of_window_slots") is not None  # from 0.5.14 on
@@ -63,8 +77,13 @@ def architectures(world: World) -> tuple[str, ...]:
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
 
 
-def hybrid_fields(world: World, architecture: str) -> dict[str, Any]:
-    """What a config.json says of the layers of a hybrid model, in the words of ``architecture``."""
+def config_fields(world: World, architecture: str) -> dict[str, Any]:
+    """What a config.json says of the layers of a model that is no plain Llama, in the words of ``architecture``."""
+    dims = {"v_head_dim": world.v_dim, "swa_v_head_dim": world.v_dim} if world.v_head_dim else {}
+    return dims | _kinds(world, architecture)
+
+
+def _kinds(world: World, architecture: str) -> dict[str, Any]:
     if not world.window_tokens and not world.sinks:
         return {}
     kinds = [bool(layer_of(world, layer).window) for layer in range(world.num_layers)]

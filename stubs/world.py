@@ -31,6 +31,7 @@ class World:
     --enable-deterministic-inference. ``logit_shift``: all logits are drawn about so far off 0.
     ``window_tokens``: the size of a pool of their own for the layers that have a window (0 = one pool for all layers).
     ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
+    ``v_head_dim``: of the values, where it is not that of the keys, ``head_dim`` (0: it is).
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     """
@@ -67,12 +68,23 @@ class World:
     window_tokens: int = 0
     radix_cache: int = 1
     sinks: int = 0
+    v_head_dim: int = 0
     graph: int = 0
 
     @property
     def pair(self) -> str:
         """The two backend names as the command line spells them, PREFILL:DECODE."""
         return f"{self.prefill}:{self.decode}"
+
+    @property
+    def v_dim(self) -> int:
+        """The head dim of values and outputs."""
+        return self.v_head_dim or self.head_dim
+
+    @property
+    def layer_widths(self) -> tuple[int, int, int]:
+        """Columns of a layer's q, k and v."""
+        return self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim, self.num_kv_heads * self.v_dim
 
     @property
     def is_speculative(self) -> bool:
@@ -213,6 +225,7 @@ _BOUNDS = (
     ("window_tokens", 0, 1 << 20),
     ("radix_cache", 0, 1),
     ("sinks", 0, 1),
+    ("v_head_dim", 0, 512),
     ("graph", 0, 256),
 )
 

@@ -65,7 +65,7 @@ def _compared(view: StepView) -> Iterator[_Compared]:
     table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
     tolerance = table[DTYPES[view.world.dtype]] + SHIFT_BLUR * abs(view.world.logit_shift)
     for tap in (tap.on_host for tap in view.taps):
-        out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.head_dim).double()
+        out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.v_dim).double()
         for row in view.plan.rows:
             got = out[row.start : row.start + row.count]
             yield _Compared(tap, row, got, _expected(view, tap, row, _Rule()), tolerance)
@@ -118,7 +118,8 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tens
     histories = row.live.draft if view.plan.on_draft else row.live.target
     history = histories[tap.layer_index].first(row.prefix)
     rows = slice(row.start, row.start + row.count)
-    k, v = (t.reshape(view.plan.tokens, heads, world.head_dim)[rows] for t in (tap.k, tap.v))
+    k = tap.k.reshape(view.plan.tokens, heads, world.head_dim)[rows]
+    v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
     return attend(
         tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
         torch.cat([history.k, k]),

@@ -20,8 +20,9 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         (1, lambda world: world.window_tokens and world.spec_topk > 1),
         (5, lambda world: world.sinks),
         (1, lambda world: world.sinks and world.window_tokens),
+        (5, lambda world: 0 < world.v_head_dim < world.head_dim),
     ],
-    ids=["window pool", "no prefix cache", "window pool under a tree", "sinks", "both"],
+    ids=["window pool", "no prefix cache", "window pool under a tree", "sinks", "both", "narrower values"],
 )
 def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> None:
     assert sum(map(bool, map(is_one, WORLDS))) >= percent * len(WORLDS) / 100
