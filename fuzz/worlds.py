@@ -104,7 +104,7 @@ def _draw_layers(choices: Choices, world: World) -> World:
     if not world.sliding_window and choices.chance(1, 20):
         return replace(world, xai_temperature_len=choices.pick((4, 2, 9)))
     # In narrow dtypes, and under a cap, logits that far off tell nothing.
-    if world.dtype == "float32" and not world.logit_cap and choices.chance(1, 8):
+    if world.dtype == "float32" and not world.logit_cap and choices.chance(1, 5):
         return replace(world, logit_shift=choices.pick(LOGIT_SHIFTS))
     return world
 
