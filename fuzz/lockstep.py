@@ -44,9 +44,8 @@ def contrast(options: ContrastOptions, progress: Progress) -> ContrastResult:
             progress.phase(f"getting {spec}")
             folder = stack.enter_context(open_target(spec)).folder
             store = stack.enter_context(closing(Store(campaign.out / name)))
-            for earlier in store.folder.glob(
-                "records-*.jsonl"
-            ):  # a contrast is not resumed, and would be counted twice
+            # A contrast is not resumed, and would be counted twice.
+            for earlier in store.folder.glob("records-*.jsonl"):
                 earlier.unlink()
             first = WorkerOptions(campaign.python, folder, store.folder, 0, campaign.device, campaign.executor)
             workers = [WorkerProcess(replace(first, number=number), stop) for number in range(campaign.workers)]

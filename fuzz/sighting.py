@@ -12,7 +12,8 @@ from fuzz.contrast import ContrastOptions, Difference
 from fuzz.duel import Duel, Side, duel
 from fuzz.finding import Finding
 from fuzz.process import Stopped, WorkerError, WorkerProcess
-from fuzz.program import Program
+from fuzz.program import Program, ProgramError
+from fuzz.repro import read_repro
 from fuzz.script import Provenance, write_repro
 from fuzz.shrink import StopShrinking, shrink
 from fuzz.store import write_whole
@@ -104,11 +105,9 @@ class Judge:
 
     def settle(self, sighting: Sighting, program: Program, finding: Finding, fought: Duel, version: str) -> Difference:
         """Shrink what is new to the smallest program that still tells the two targets apart, and save it."""
-        campaign = self.options.campaign
-        patience = self.patience()
-        if campaign.shrink:
-            smaller = self.smallest(program, finding, patience)
-            again = duel(*self.lane, smaller, finding, patience) if smaller != program else fought
+        if self.options.campaign.shrink:
+            smaller = self.smallest(program, finding, self.patience())
+            again = duel(*self.lane, smaller, finding, self.patience()) if smaller != program else fought
             if again.state == "new":
                 program, fought = smaller, again
         confirmed = confirm(self.lane[AFTER], program, finding, self.patience())
@@ -137,9 +136,11 @@ class Judge:
         return shrink(program, tells_apart).program
 
     def save(self, confirmed: Confirmed, version: str) -> Path:
-        """The script, unless one of that name is there."""
-        campaign = self.options.campaign
+        """The script; beside another of that name, which shows the fault by another program, under a longer one."""
+        campaign, program = self.options.campaign, confirmed.program
         path = campaign.repros / f"{confirmed.finding.signature.slug}.py"
+        if path.exists() and not _holds(path, program):
+            path = path.with_name(f"{path.stem}-{program.hash[:8]}.py")
         provenance = Provenance(
             found_on=campaign.target,
             seen_on=(campaign.target,),
@@ -148,9 +149,8 @@ class Judge:
             command=self.options.command,
             versions=f"sglang {version}",
         )
-        if not path.exists():
-            text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
-            write_whole(path, text)
+        text, _ = write_repro(program, confirmed.finding, confirmed.trace, provenance)
+        write_whole(path, text)
         return path
 
 
@@ -167,6 +167,13 @@ def _difference(sighting: Sighting, fought: Duel, program: Program | None = None
         program=(program or sighting.program).text,
         script=script,
     )
+
+
+def _holds(path: Path, program: Program) -> bool:
+    try:
+        return read_repro(path).program == program
+    except ProgramError:
+        return False
 
 
 def _uneven(sighting: Sighting) -> str:

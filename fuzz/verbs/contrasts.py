@@ -36,7 +36,9 @@ STATE_STYLES = {"new": "bold red", "uncertain": "yellow", "gone": "green", "unch
     "--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="On each of the two."
 )
 @click.option("--seed", metavar="N", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), default=Path("repros"), show_default=True)
+@click.option(
+    "--repros", metavar="DIR", type=click.Path(path_type=Path), help="Scripts of what is new.  [default: in --out]"
+)
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Records and reports.  [default: reports/out/...]"
 )
@@ -44,7 +46,13 @@ STATE_STYLES = {"new": "bold red", "uncertain": "yellow", "gone": "green", "unch
 @arguments.python_option
 @arguments.json_option
 def contrast(
-    baseline: str, seconds: float | None, programs: int | None, out: Path | None, as_json: bool, **chosen: Any
+    baseline: str,
+    seconds: float | None,
+    programs: int | None,
+    repros: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **chosen: Any,
 ) -> int:
     """Run the same programs on a baseline and on a target; say what is new, gone and unchanged.
 
@@ -55,7 +63,7 @@ def contrast(
     if seconds is None and programs is None:
         seconds = SECONDS
     out = out or arguments.out_folder(f"contrast-{chosen['target']}")
-    campaign = CampaignOptions(seconds=seconds, programs=programs, out=out, **chosen)
+    campaign = CampaignOptions(seconds=seconds, programs=programs, repros=repros or out / "repros", out=out, **chosen)
     with Display(console(stderr=True), counts_new=False) as display:
         result = run_contrast(ContrastOptions(baseline, campaign), display)
     written = _write_reports(result)

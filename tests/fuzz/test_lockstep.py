@@ -15,10 +15,11 @@ from fuzz.contrast import ContrastOptions, ContrastResult
 from fuzz.lockstep import contrast
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult
 from fuzz.process import Ready
-from fuzz.program import parse
+from fuzz.program import Idle, Program, parse
 from fuzz.record import Record
 from fuzz.repro import read_repro
 from fuzz.targets import TargetError
+from stubs.world import World
 from tests.fuzz.conftest import CLEAN, FAKE_EXECUTOR, MakeTarget
 
 ON_DECODE = """
@@ -130,6 +131,17 @@ def test_what_is_new_is_shrunk_and_saved(options: Options, tmp_path: Path) -> No
     assert f"Found by: seamripper contrast --baseline {given.baseline} --target {given.campaign.target} --seed 0\n" in (
         script.read_text()
     )
+
+
+@pytest.mark.parametrize("text", [f"PROGRAM = {Program(World(), (Idle(),)).text!r}\n", "half a scr"])
+def test_a_script_of_the_same_fault_is_left_alone(options: Options, tmp_path: Path, text: str) -> None:
+    earlier = tmp_path / "repros" / "contract-KeyError-Backend_forward_decode-d006b7aa.py"
+    earlier.parent.mkdir()
+    earlier.write_text(text)
+    (one,) = contrast(options(CLEAN, BUG), Silent()).differences
+    assert earlier.read_text() == text
+    assert Path(one.script).name.startswith("contract-KeyError-Backend_forward_decode-d006b7aa-")
+    assert read_repro(Path(one.script)).program.text == one.program
 
 
 def test_what_the_target_shows_no_more_is_gone(options: Options, tmp_path: Path) -> None:

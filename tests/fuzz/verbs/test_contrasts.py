@@ -89,6 +89,12 @@ def test_without_a_budget_it_takes_a_minute(stand: Stand) -> None:
     assert (stand.options.campaign.seconds, stand.options.campaign.programs) == (60.0, None)
 
 
+def test_scripts_go_with_the_reports_unless_told_otherwise(stand: Stand) -> None:
+    main(ARGUMENTS)
+    assert stand.options is not None
+    assert stand.options.campaign.repros == Path("o/repros")
+
+
 def test_a_baseline_must_be_named(stand: Stand, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contrast", "--target", "path:/x"]) == 2
     assert "Missing option '--baseline'" in capsys.readouterr().err
