@@ -14,6 +14,7 @@ from fuzz.finding import Finding
 from fuzz.program import Program
 from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
 from fuzz.trace import REPLAYED, Trace
+from fuzz.unmask import NEEDS
 from stubs.tiny_model import tiny_config
 from stubs.world import World
 
@@ -34,6 +35,7 @@ UNWRITTEN = (
 )
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters
+_SUPPLIED = re.compile(r"sglang\.srt\.([\w.]+)\.(\w+) from (\w+)")  # as fuzz.unmask.Supply spells it
 # What the model's geometry needs; the rest is transformers' default, or a flag.
 MODEL_FIELDS = (
     "architectures",
@@ -103,6 +105,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         ),
         "flags": _wrapped(_flags(world)),
         "prefill": world.prefill,
+        "supplied": _SUPPLIED.findall(finding.evidence.get(NEEDS, "")),
         "is_twin": world.prefill == world.decode,
         "is_old": version < OLD,
         "window": world.sliding_window,

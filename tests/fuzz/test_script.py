@@ -138,3 +138,20 @@ def test_the_script_of_the_missing_attribute_tells_releases_apart(
     command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", f"path:{target_folder(version)}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=SCRIPTS.parent.parent.parent)
     assert done.returncode == status, done.stderr[-2000:]
+
+
+def test_what_lies_behind_a_forgotten_name_supplies_it() -> None:
+    program, finding, trace = wrong_output()
+    needs = (
+        "sglang.srt.layers.attention.hybrid_attn_backend.HybridAttnBackend.max_context_len from prefill_backend; "
+        "sglang.srt.layers.attention.tbo_backend.TboAttnBackend.plan from primary"
+    )
+    text = write_script(program, replace(finding, evidence={**finding.evidence, "needs": needs}), trace, PROVENANCE)
+    assert """
+    # Supplied, as if the wrapper forwarded it: what this script shows lies behind.
+    HybridAttnBackend = get("layers.attention.hybrid_attn_backend.HybridAttnBackend")
+    HybridAttnBackend.max_context_len = property(lambda self: self.prefill_backend.max_context_len)
+    # Supplied, as if the wrapper forwarded it: what this script shows lies behind.
+    TboAttnBackend = get("layers.attention.tbo_backend.TboAttnBackend")
+    TboAttnBackend.plan = property(lambda self: self.primary.plan)
+""" in text
