@@ -272,8 +272,12 @@ def row_extra(world: World) -> int:
 
 def move_kv(pool: Any, to: torch.Tensor, source: torch.Tensor) -> None:
     """Copy KV rows within a pool, by SGLang's own plain-torch road (the other is a CUDA kernel over raw pointers)."""
-    move = load("sglang.srt.mem_cache.memory_pool").move_kv_cache_native
-    move(pool.k_buffer, pool.v_buffer, to, source)
+    move = find("sglang.srt.mem_cache.memory_pool:move_kv_cache_native")
+    if move is not None:
+        move(pool.k_buffer, pool.v_buffer, to, source)
+        return
+    for buffer in (*pool.k_buffer, *pool.v_buffer):  # up to 0.5.6 there is the kernel alone
+        buffer[to] = buffer[source]
 
 
 def take_row(pool: Any, record: Any) -> int | None:

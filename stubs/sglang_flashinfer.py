@@ -38,7 +38,7 @@ def prepare_flashinfer() -> None:
             sys.modules.pop(name, None)  # imported before, it would know of no flashinfer
         for name in ASKING:
             import_module(name)
-    here = _torch_here()
+    here = torch_here()
     for name in WRITING_CUDA:
         import_module(name).torch = here  # type: ignore[attr-defined]
 
@@ -55,7 +55,7 @@ def blackwell(*backends: str) -> Iterator[None]:
         yield
 
 
-def _torch_here() -> ModuleType:
+def torch_here() -> ModuleType:
     """torch, but its factories put on the CPU what a caller wants on "cuda"."""
     here = ModuleType(torch.__name__, torch.__doc__)
     here.__dict__.update(vars(torch))

@@ -1,13 +1,15 @@
-"""Imports the attention code of a release in an order, and with the one answer, that each release can be imported with."""
+"""Imports the attention code of a release in an order, and with the answers, that each release can be imported with."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from stubs.sglang import ATTENTION, load
+from stubs.sglang_flashinfer import torch_here
 
 
 def import_attention() -> None:
@@ -17,6 +19,8 @@ def import_attention() -> None:
     # Up to 0.5.7 layers/linear.py and layers/quantization import each other: a server comes to the second one first.
     load("sglang.srt.layers.quantization")
     load(f"{ATTENTION}.hybrid_attn_backend")
+    if not torch.cuda.is_available():
+        _draw_trees_here()
 
 
 def _take_interpreted_kernels() -> None:
@@ -28,3 +32,13 @@ def _take_interpreted_kernels() -> None:
 
 def _uncached(kernel: Any, key_fn: Callable[..., Any] | None = None) -> Any:
     return kernel
+
+
+def _draw_trees_here() -> None:
+    """Up to 0.5.5 draft trees are drawn on "cuda" whatever the device is, and 0.5.4 knows no top k but a GPU's."""
+    module = load("sglang.srt.speculative.spec_utils")
+    if not hasattr(module, "fast_topk"):
+        module.fast_topk = torch.topk
+    draw = getattr(module, "select_top_k_tokens", None)
+    if draw is not None and 'device="cuda"' in inspect.getsource(draw):
+        module.torch = torch_here()

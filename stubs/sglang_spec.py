@@ -154,7 +154,8 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
     predict = torch.zeros(size * width, dtype=torch.int64, device=world.device)
     source = worker_batch(batch)
     if by_method:
-        return extend_input.prepare_for_extend_to_fill_draft_kvcache(source, predict, width, draft, graph)
+        method = extend_input.prepare_for_extend_to_fill_draft_kvcache
+        return method(source, predict, width, draft, **accepted(method, cuda_graph_runner=graph))  # none up to 0.5.5
     prepare = find("sglang.srt.speculative.eagle_worker_common:prepare_for_draft_extend")
     if prepare is None:  # 0.5.14 and 0.5.15 have it as a method that uses nothing of its worker
         prepare = _bare_worker("sglang.srt.speculative.base_spec_worker:EagleDraftWorkerBase").prepare_for_draft_extend
