@@ -10,8 +10,11 @@ import argparse
 import runpy
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from fuzz.program import ProgramError
+from fuzz.repro import read_repro
 from fuzz.targets import TargetError, resolve
 
 CANNOT_TELL = 125
@@ -23,20 +26,25 @@ def run_script(script: Path, spec: str) -> None:
     try:
         if target.folder is not None:
             sys.path.insert(0, str(target.folder))
-        _supply()
-        sys.argv = [str(script)]
-        runpy.run_path(str(script), run_name="__main__")
+        with _supplied(script):
+            sys.argv = [str(script)]
+            runpy.run_path(str(script), run_name="__main__")
     finally:
         target.cleanup()
 
 
-def _supply() -> None:
-    """Stand-ins first, then SGLang, then answers for the GPU that is not there."""
-    from stubs import imports, sglang_imports, sglang_platform
+def _supplied(script: Path) -> AbstractContextManager[None]:
+    """Stand-ins first, then SGLang, then answers for the GPU that is not there, some of them for this script alone."""
+    from stubs import imports, sglang_flashinfer, sglang_imports, sglang_platform
 
     imports.install()
     sglang_imports.import_attention()
     sglang_platform.prepare_platform()
+    try:
+        world = read_repro(script).program.world
+    except ProgramError:  # a script of another's making
+        return nullcontext()
+    return sglang_flashinfer.blackwell(world.prefill, world.decode)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ import torch
 
 from stubs import sglang_flashinfer
 from stubs.layer import layer_of
+from stubs.kernels.contract import ContractBreach
 from stubs.packages.unwritten import UnwrittenError
 from stubs.refusal import Refused
 from stubs.world import World
@@ -338,10 +339,10 @@ def build_draft_extend_backend(runner: Any, world: World) -> Any:
     try:
         factory.create_decode_backend()  # service starts it too: where SGLang has none for the name, it refuses to start
         return factory.create_draft_extend_backend()
-    except (ValueError, NotImplementedError) as error:
-        if isinstance(error, UnwrittenError):
+    except (ValueError, AssertionError, NotImplementedError) as error:
+        if isinstance(error, (UnwrittenError, ContractBreach)):
             raise
-        raise Refused(f"draft backend: {error}") from error
+        raise Refused(f"draft backend: {error or 'an assertion fails when it is made'}") from error
 
 
 def radix_attention(world: World, layer_id: int) -> Any:

@@ -37,10 +37,14 @@ def prepare_flashinfer() -> None:
         for name in ASKING:
             sys.modules.pop(name, None)  # imported before, it would know of no flashinfer
         for name in ASKING:
-            import_module(name)
+            with contextlib.suppress(ImportError):  # a release without it says so when it is to start
+                import_module(name)
+    # For EAGLE SGLang makes a CUDA stream here, unless there is one; nobody uses it.
+    import_module("sglang.srt.model_executor.model_runner").ModelRunner.plan_stream_for_flashinfer = True
     here = torch_here()
     for name in WRITING_CUDA:
-        import_module(name).torch = here  # type: ignore[attr-defined]
+        if name in sys.modules:
+            sys.modules[name].torch = here  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
