@@ -65,6 +65,8 @@ def duel(before: Runner, after: Runner, program: Program, finding: Finding, pati
         before.renew()
         after.renew()
         for _ in range(ROUND):
+            if baseline.runs and patience.is_over:
+                break
             baseline = baseline.and_run(before.run(program, patience.program_seconds), finding)
             target = target.and_run(after.run(program, patience.program_seconds), finding)
         verdict = decide(baseline, target)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fuzz.confirm import Confirmed, Patience, confirm, shown_in
+from fuzz.confirm import Confirmed, Patience, confirm, confirm_real, shown_in
 from fuzz.contrast import ContrastOptions, Difference
+from fuzz.death import HANG
 from fuzz.duel import Duel, Side, duel
+from fuzz.examine import HANG_SECONDS
 from fuzz.finding import Finding
 from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError
@@ -94,6 +96,7 @@ class Judge:
     def examine(self, sighting: Sighting, patience: Patience, version: str) -> Difference:
         side = AFTER if AFTER in sighting.alone else BEFORE
         program, finding = sighting.alone[side]
+        patience = replace(patience, program_seconds=self.patience(finding).program_seconds)
         self.tell(f"running {finding.signature} again on both")
         fought = duel(*self.lane, program, finding, patience)
         if fought.state == "new":
@@ -106,19 +109,24 @@ class Judge:
     def settle(self, sighting: Sighting, program: Program, finding: Finding, fought: Duel, version: str) -> Difference:
         """Shrink what is new to the smallest program that still tells the two targets apart, and save it."""
         if self.options.campaign.shrink:
-            smaller = self.smallest(program, finding, self.patience())
-            again = duel(*self.lane, smaller, finding, self.patience()) if smaller != program else fought
+            smaller = self.smallest(program, finding, self.patience(finding))
+            again = duel(*self.lane, smaller, finding, self.patience(finding)) if smaller != program else fought
             if again.state == "new":
                 program, fought = smaller, again
-        confirmed = confirm(self.lane[AFTER], program, finding, self.patience())
+        patience = self.patience(finding)
+        confirmed = confirm(self.lane[AFTER], program, finding, patience)
+        confirmed = replace(confirmed, real=confirm_real(self.lane[AFTER], confirmed, patience))
         script = self.save(confirmed, version)
         if sighting.programs[BEFORE]:
             note = f"the baseline shows it too, in {sighting.programs[BEFORE]} other program(s)"
             fought = Duel(fought.state, fought.before, fought.after, "; ".join(filter(None, (fought.detail, note))))
         return _difference(sighting, fought, program, str(script))
 
-    def patience(self) -> Patience:
-        return Patience(self.options.campaign.program_seconds, time.monotonic() + SHRINK_SECONDS)
+    def patience(self, finding: Finding) -> Patience:
+        seconds = self.options.campaign.program_seconds
+        if finding.signature.kind == HANG:
+            seconds = min(HANG_SECONDS, seconds)
+        return Patience(seconds, time.monotonic() + SHRINK_SECONDS)
 
     def smallest(self, program: Program, finding: Finding, patience: Patience) -> Program:
         before, after = self.lane
@@ -148,6 +156,7 @@ class Judge:
             runs=confirmed.runs,
             command=self.options.command,
             versions=f"sglang {version}",
+            real=confirmed.real,
         )
         text, _ = write_repro(program, confirmed.finding, confirmed.trace, provenance)
         write_whole(path, text)

@@ -115,6 +115,13 @@ def test_no_time_no_runs() -> None:
     assert (fought.state, fought.detail, fought.after.runs) == ("uncertain", "no time was left to run it again", 0)
 
 
+def test_patience_that_ends_in_a_round_ends_it() -> None:
+    answers = iter([False, False, True, True])
+    fought = duel(always(CLEAN), always(SHOWS), PROGRAM, FAULT, Patience(1.0, float("inf"), lambda: next(answers)))
+    assert (fought.state, str(fought.before), str(fought.after)) == ("uncertain", "0/2", "2/2")
+    assert fought.detail == "0/2 against 2/2 may be chance"
+
+
 # 1 of C(10, 5) ways to deal five shows to ten runs; 3 of 10: C(5, 3) of C(10, 3).
 @pytest.mark.parametrize(("shown", "runs", "expected"), [(5, 5, 1 / 252), (3, 5, 10 / 120), (0, 5, 1.0)])
 def test_chance(shown: int, runs: int, expected: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,14 @@ def test_killed_workers_are_started_again(options: Options) -> None:
     (one,) = result.differences
     assert one.signature.startswith("contract/SIGSEGV/")
     assert (one.state, result.programs) == ("new", 12)
+
+
+def test_a_hang_is_new_in_good_time(options: Options) -> None:
+    slow = on_decode("import time; time.sleep(60)")
+    started = time.monotonic()
+    result = contrast(options(CLEAN, slow, programs=2, program_seconds=0.5, shrink=False), Silent())
+    assert [(one.signature.split("/")[1], one.state) for one in result.differences] == [("hang", "new")]
+    assert time.monotonic() - started < 60
 
 
 def test_both_run_the_same_programs_in_order(options: Options, tmp_path: Path) -> None:
