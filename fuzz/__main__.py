@@ -31,7 +31,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status. A user's mistake is one line on stderr."""
     args = list(sys.argv[1:] if given is None else given) or ["--help"]
     # `git bisect run` takes 125 for "skip this one" and most else for "bad".
-    failed = CANNOT_TELL if args[0] == "replay" else COULD_NOT_RUN
+    failed = CANNOT_TELL if args[0] in ("replay", "bisect") else COULD_NOT_RUN
     try:
         return cli.main(args, prog_name="seamripper", standalone_mode=False, obj=args) or 0
     except click.UsageError as error:

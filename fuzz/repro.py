@@ -13,7 +13,7 @@ from fuzz.program import Program, ProgramError, parse
 
 FILE_BYTES_MAX = 1 << 20  # one MiB; a script has some ten KiB
 RUNS_MAX = 1000  # of those that a script says it was shown in; nobody has made more
-_RELIABILITY = re.compile(r"^Found on .*; shown in (\d{1,4}) of (\d{1,4}) runs;", re.MULTILINE)
+_RELIABILITY = re.compile(r"^Found on .*; shown in (\d{1,4}) of (\d{1,4}) runs\b", re.MULTILINE)
 _CONSTANTS = ("PROGRAM", "SIGNATURE", "FOUND_ON")
 
 

@@ -15,6 +15,7 @@ from fuzz import bench
 from fuzz.__main__ import main
 from fuzz.audit import AuditReport, Reader
 from fuzz.audit import Row as AuditRow
+from fuzz.bisection import BisectResult
 from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, Progress, run_campaign
 from fuzz.comparison import Cell, CompareResult, Row
 from fuzz.confirm import Confirmed
@@ -181,6 +182,7 @@ def test_a_message_of_several_lines_is_one_line(
         (PermissionError(13, "Permission denied", "/x"), "run", 3),
         (KeyboardInterrupt(), "run", 130),
         (WorkerError("dead"), "replay", 125),
+        (StoreError("another bisection"), "bisect", 125),
         (RuntimeError("ours"), "replay", 125),
         (RuntimeError("ours"), "run", 3),
         (TargetError("no such release"), "replay", 2),
@@ -195,7 +197,9 @@ def test_exit_status_of_errors(
 
     monkeypatch.setattr(campaigns, "run_campaign", fail)
     monkeypatch.setattr(revisits.revisions, "replay_all", fail)
-    assert main([verb, str(saved)] if verb == "replay" else [verb]) == status
+    monkeypatch.setattr(revisits.revisions, "bisect_releases", fail)
+    given = {"replay": [str(saved)], "bisect": [str(saved), "--releases", "1..2"]}
+    assert main([verb, *given.get(verb, [])]) == status
 
 
 def test_our_own_fault_asks_to_be_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,6 +442,40 @@ def test_compare_prints_the_table_and_the_reasons(
     ]
     rig = Rig(sys.executable, results=Path("/cache/results"))
     assert seen[:5] == [(saved,), ("pypi:1", "pypi:2"), 2, rig, 3]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["--repo", "."],
+        ["--repo", ".", "--good", "a"],
+        ["--repo", ".", "--bad", "a"],
+        ["--releases", "1..2", "--good", "a"],
+        ["--releases", "1..2", "--repo", ".", "--good", "a", "--bad", "b"],
+    ],
+)
+def test_bisect_searches_releases_or_commits(saved: Path, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    line = "expected either --releases FIRST..LAST, or --repo DIR with --good REV and --bad REV"
+    assert mistake(capsys, "bisect", str(saved), *given) == f"{line}; see seamripper bisect --help"
+
+
+def test_bisect_takes_no_revision_for_good_and_bad(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = mistake(capsys, "bisect", str(saved), "--repo", ".", "--good", "a", "b", "--bad", "b")
+    assert said == "b is given as good and as bad; see seamripper bisect --help"
+
+
+def test_bisect_prints_what_it_tried_and_what_came_of_it(
+    monkeypatch: pytest.MonkeyPatch, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+    cells = (Cell("a.py", "pypi:1", "clean", 0, 7), Cell("a.py", "pypi:2", "bug", 3, 3))
+    result = BisectResult("a.py", "contract/E/A.b", ("pypi:1", "pypi:2"), cells, {})
+    monkeypatch.setattr(revisits.revisions, "bisect_releases", lambda *given: seen.extend(given) or result)
+    assert main(["bisect", str(saved), "--releases", "1..2", "--times", "2", "--workers", "3", "--no-cache"]) == 0
+    assert seen[:5] == [saved, "1..2", 2, Rig(sys.executable), 3]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["introduced in pypi:2", "not fixed in pypi:2"]
 
 
 def test_compare_writes_its_table(

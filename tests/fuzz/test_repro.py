@@ -35,6 +35,20 @@ def test_script(tmp_path: Path) -> None:
     assert repro.found_on == "pypi:1.2"
 
 
+@pytest.mark.parametrize(
+    ("line", "reliability"),
+    [
+        ("Found on x; seen on x, y; shown in 7 of 10 runs; sglang 1.", (7, 10)),
+        ("Found on x; seen on x; shown in 10 of 10 runs, 3 of 3 under the real runner; sglang 1.", (10, 10)),
+        ("Found on x; seen on x; shown in 4 of 3 runs; sglang 1.", (0, 0)),
+        ("What breaks.", (0, 0)),
+    ],
+)
+def test_reliability_is_in_the_docstring(tmp_path: Path, line: str, reliability: tuple[int, int]) -> None:
+    repro = read_repro(write(tmp_path, SCRIPT.replace("What breaks.", f"What breaks.\n\n{line}\n")))
+    assert (repro.shown, repro.runs) == reliability
+
+
 def test_program_file(tmp_path: Path) -> None:
     assert read_program(write(tmp_path, PROGRAM.text, "any.jsonl")) == (PROGRAM, None)
 
