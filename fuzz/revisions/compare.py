@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def compare(
     if not repros:
         raise ProgramError(f"no repro scripts in {', '.join(map(str, paths))}; expected *.py files that `run` saved")
     first = [Ask(saved, times, min(script_clean_runs(saved), FLAKY_RUNS)) for saved in repros]
-    columns = run_columns([(target, first) for target in targets], rig, jobs, tell)
+    columns = list(run_columns([(target, first) for target in targets], rig, jobs, tell))
     if all(isinstance(column, TargetError) for column in columns):
         raise next(column for column in columns if isinstance(column, TargetError))
     columns = _topped_up(columns, targets, repros, rig, jobs, tell)
@@ -50,8 +50,8 @@ def compare(
 
 def run_columns(
     asked: Sequence[tuple[str, Sequence[Ask]]], rig: Rig, jobs: int, tell: Callable[[str], None]
-) -> list[Column | TargetError]:
-    """Ask each target its own, ``jobs`` of them at once; a target that cannot be had is its error."""
+) -> Iterator[Column | TargetError]:
+    """Ask each target its own, ``jobs`` of them at once; a target that cannot be had is its error. In order, when done."""
     stop = threading.Event()
 
     def column(indexed: tuple[int, tuple[str, Sequence[Ask]]]) -> Column | TargetError:
@@ -64,7 +64,7 @@ def run_columns(
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            return list(pool.map(column, enumerate(asked)))
+            yield from pool.map(column, enumerate(asked))
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
