@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from stubs import sglang_flashinfer
-from stubs.layer import layer_of
 from stubs.kernels.contract import ContractBreach
+from stubs.layer import layer_of
 from stubs.packages.unwritten import UnwrittenError
 from stubs.refusal import Refused
 from stubs.world import World
@@ -314,6 +314,7 @@ def build_backend(name: str, runner: Any) -> Any:
     known = registry()
     if name not in known:
         raise Refused(f"attention backend {name!r} is not in this release's registry")
+    sglang_flashinfer.keep_workspaces_small()
     return known[name](runner)
 
 
@@ -342,7 +343,7 @@ def build_draft_extend_backend(runner: Any, world: World) -> Any:
     except (ValueError, AssertionError, NotImplementedError) as error:
         if isinstance(error, (UnwrittenError, ContractBreach)):
             raise
-        raise Refused(f"draft backend: {error or 'an assertion fails when it is made'}") from error
+        raise Refused(f"draft backend: {str(error) or 'an assertion fails when it is made'}") from error
 
 
 def radix_attention(world: World, layer_id: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+
+from stubs.imports import WORKSPACE_BYTES
 
 ATTENTION = "sglang.srt.layers.attention"
 # Each asks, while it is imported, whether flashinfer is there. In the order in which they import each other.
@@ -57,6 +60,12 @@ def blackwell(*backends: str) -> Iterator[None]:
                 if hasattr(module, BLACKWELL):
                     answers.enter_context(patch.object(module, BLACKWELL, _yes))
         yield
+
+
+def keep_workspaces_small() -> None:
+    """For the next backend: deterministic inference makes flashinfer's take 2 GiB, and says so to the whole process."""
+    if not torch.cuda.is_available():
+        os.environ["SGLANG_FLASHINFER_WORKSPACE_SIZE"] = str(WORKSPACE_BYTES)
 
 
 def torch_here() -> ModuleType:
