@@ -234,9 +234,18 @@ def kv_pool(world: World, layers: int) -> Any:
         layer_num=layers,
         device=world.device,
         enable_memory_saver=False,
-        v_head_dim=world.v_dim,
+        **value_dim(world),
         **accepted(cls.__init__, enable_alt_stream=False, enable_kv_cache_copy=False),
     )
+
+
+def value_dim(world: World) -> dict[str, int]:
+    """What a pool is told of the width of values; up to 0.5.6 it cannot be told. Refused where it must be."""
+    cls = load("sglang.srt.mem_cache.memory_pool").MHATokenToKVPool
+    told = accepted(cls.__init__, v_head_dim=world.v_dim)
+    if world.v_head_dim and not told:
+        raise Refused("this release has no KV pool whose values differ from its keys in width")
+    return told
 
 
 def allocator(world: World, pool: Any) -> Any:
