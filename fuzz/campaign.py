@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from fuzz.agenda import SEED_STRIDE, Agenda
 from fuzz.confirm import Patience
+from fuzz.engines import Engine, Random, engine_of
 from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding, Signature, Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import Limits
 from fuzz.known import Known, read_known
 from fuzz.launch import WorkerOptions
 from fuzz.memory import limit_mb
@@ -29,12 +30,11 @@ from fuzz.program import Program, ProgramError, parse
 from fuzz.recheck import read_standings, recheck, standings, to_try, write_standings
 from fuzz.record import Record
 from fuzz.resume import Past, read_past
-from fuzz.store import Store, write_whole
+from fuzz.store import Store
 from fuzz.tally import Tally
 from fuzz.targets import open_target
-from fuzz.terms import TERMS, Terms, asked
+from fuzz.terms import settle
 from fuzz.trace import Trace
-from fuzz.worker import PAIRS, SPECULATIVE
 
 __all__ = ["SEED_STRIDE", "CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
@@ -85,7 +85,7 @@ class _Campaign:
         self.tally = Tally({signature: one.reason for signature, one in known.items()})
         self.tally.count_earlier(past.records, past.entries)
         self.version = past.terms.sglang_version if past.terms is not None else ""
-        self.limits = Limits()
+        self.engine: Engine = Random(Limits())
 
     def run(self, folder: Path | None) -> CampaignResult:
         options = self.options
@@ -127,7 +127,8 @@ class _Campaign:
             for worker in workers:
                 worker.launch()
             ready, *_ = [worker.wait_ready() for worker in workers]
-            terms = self.past.terms or self.settle(workers[0], ready.sglang_version)
+            self.progress.phase("trying which pairs of backends start")
+            terms = self.past.terms or settle(self.options, workers[0], ready.sglang_version)
         except WorkerError as error:
             self.give_up(str(error))
             return False
@@ -136,20 +137,9 @@ class _Campaign:
             return False
         terms.check_version(ready.sglang_version, self.options)
         self.version = ready.sglang_version
-        self.limits = self.options.limits(terms.pairs, terms.speculative)
+        self.engine = engine_of(self.options, self.options.limits(terms.pairs, terms.speculative))
         self.progress.started(self.options, ready, terms.pairs)
         return True
-
-    def settle(self, worker: WorkerProcess, version: str) -> Terms:
-        """Ask the target what programs can be made of, and write it down for whoever goes on."""
-        self.progress.phase("trying which pairs of backends start")
-        pairs = self.options.choose(worker.ask(PAIRS))
-        speculative = worker.ask(SPECULATIVE, pairs) if pairs else {}
-        worker.renew()  # it has run programs to find that out
-        terms = Terms(asked(self.options), pairs, speculative, version)
-        if pairs:
-            write_whole(self.options.out / TERMS, terms.to_line() + "\n", durable=True)
-        return terms
 
     def drive(self, workers: list[WorkerProcess]) -> None:
         """One thread a worker. The first error of ours stops all of them and is raised here."""
@@ -169,11 +159,14 @@ class _Campaign:
             self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
         ran = 0
         while (seed := self.take(self.agenda.take_seed)) is not None:
+            program = self.engine.program(seed)
+            if program is None:
+                break
             if ran == SESSION_PROGRAMS_MAX:
                 worker.renew()
                 ran = 0
             try:
-                self.run_one(worker, program_for(seed, self.limits), seed)
+                self.run_one(worker, program, seed)
             except Stopped:
                 return
             except WorkerError as error:

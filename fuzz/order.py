@@ -14,7 +14,7 @@ from fuzz.record import Record
 from fuzz.worker import EXECUTOR
 from stubs.world import DEVICES, RUNNERS
 
-ENGINES = ("random",)
+ENGINES = ("random", "exhaustive")
 
 
 class CampaignError(ValueError):
@@ -54,7 +54,8 @@ class CampaignOptions:
         words = ["seamripper", "run", "--target", self.target, "--seed", str(self.seed)]
         for pair in self.pairs:
             words += ["--pair", pair]
-        for name, value, usual in (("runner", self.runner, "fake"), ("device", self.device, "cpu")):
+        usually = (("runner", self.runner, "fake"), ("device", self.device, "cpu"), ("engine", self.engine, "random"))
+        for name, value, usual in usually:
             words += [f"--{name}", value] if value != usual else []
         return shlex.join([*words, *(["--twins"] if self.twins else [])])
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuzz.order import CampaignError, CampaignOptions
+from fuzz.process import WorkerProcess
 from fuzz.sealed import SealError, sealed, unsealed
+from fuzz.store import write_whole
+from fuzz.worker import PAIRS, SPECULATIVE
 
 TERMS = "campaign.json"
 
@@ -52,6 +55,20 @@ class Terms:
                 f"{options.out} holds a campaign on SGLang {self.sglang_version}, and {options.target} is {version} now; "
                 "give this one another --out"
             )
+
+
+def settle(options: CampaignOptions, worker: WorkerProcess, version: str) -> Terms:
+    """Ask the target what programs can be made of, and write it down for whoever goes on.
+
+    Raises CampaignError for a pair that cannot run, WorkerError, StoreError.
+    """
+    pairs = options.choose(worker.ask(PAIRS))
+    speculative = worker.ask(SPECULATIVE, pairs) if pairs else {}
+    worker.renew()  # it has run programs to find that out
+    terms = Terms(asked(options), pairs, speculative, version)
+    if pairs:
+        write_whole(options.out / TERMS, terms.to_line() + "\n", durable=True)
+    return terms
 
 
 def asked(options: CampaignOptions) -> dict[str, Any]:

@@ -26,7 +26,12 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
 @click.option("--twins", is_flag=True, help="Also pairs of a backend with itself, which SGLang never assembles.")
 @arguments.runner_option
 @arguments.device_option
-@click.option("--engine", type=click.Choice(ENGINES), default="random", show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="random",
+    help="How programs are chosen; exhaustive: all there are in a small scope, shorter ones first.  [default: random]",
+)
 @click.option("--seconds", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Stop after N seconds.")
 @click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after N programs.")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True)

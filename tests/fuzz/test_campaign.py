@@ -351,7 +351,7 @@ def test_full_disk_stops_the_campaign_loudly(options: Any, monkeypatch: pytest.M
         ({"seconds": -1.0}, "seconds is -1.0; expected more than 0"),
         ({"workers": 0}, "workers is 0; expected more than 0"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
-        ({"engine": "magic"}, "engine is 'magic'; expected one of random"),
+        ({"engine": "magic"}, "engine is 'magic'; expected one of random, exhaustive"),
         ({"runner": "toy"}, "runner is 'toy'; expected one of fake, real"),
         ({"pairs": ("triton",)}, "pair is 'triton'; expected PREFILL:DECODE"),
         ({"pairs": ("triton:triton",)}, "two equal names"),
