@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -150,7 +150,7 @@ class _Run:
 
     def start(self) -> None:
         try:
-            with self._watched(None):  # capturing graphs runs kernels
+            with self._watched(None) if self.world.graph else nullcontext():  # capturing graphs runs kernels
                 self.server = _SERVERS[self.world.runner](self.world)
             self._add(host_reads(self.server.graphs.host_reads), 0, "start-up")
             self._judge_strays(0, "start-up")
@@ -206,11 +206,16 @@ class _Run:
             yield
             return
         policies = [] if plan is None else [*slot_policies(plan), table_policy(plan)]
-        with interpreter.checked(policies, batch=None if plan is None else batch_of(plan)) as log:
+        with interpreter.checked(policies, self._pools(), None if plan is None else batch_of(plan)) as log:
             try:
                 yield
             finally:
                 self.unjudged += log.violations
+
+    def _pools(self) -> list[torch.Tensor]:
+        """Every K and V buffer: kernels that move rows find them by tables of their addresses."""
+        runners = () if self.server is None else (self.server.target, self.server.draft)
+        return [buffer for runner in runners if runner is not None for buffer in kv_buffers(runner.token_to_kv_pool)]
 
     def _judge_strays(self, index: int, mode: str) -> None:
         """What kernels did wrong that no step was judged for: after the last one, or before an exception."""
@@ -234,7 +239,8 @@ class _Run:
         assert self.scheduler is not None
         number = len(self.steps)
         runner = plan.runner
-        leaf = serving_leaf(runner.attn_backend, plan.forward_batch.forward_mode)
+        backend = runner.attn_backend if plan.draft is None else plan.draft.backend
+        leaf = serving_leaf(backend, plan.forward_batch.forward_mode)
         self.leaf = type(leaf).__name__
         kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
         inputs_before = _inputs(plan)
@@ -248,7 +254,7 @@ class _Run:
             kv_before,
             inputs_before,
             _inputs(plan),
-            runner.attn_backend,
+            backend,
             leaf,
             self._rerun(plan, taps) if self._is_repeated(index, plan) else None,
             tuple(self.unjudged),
@@ -319,7 +325,7 @@ def _steps(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
         case Decode():
             yield from scheduler.decode(op.requests)
         case Verify():
-            yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend))
+            yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend), bool(op.draft_decode))
         case Idle():
             yield from scheduler.idle()
         case Finish():

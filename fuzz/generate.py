@@ -180,7 +180,10 @@ class _Drawer:
         numbers = self._some(self.generating)
         most = accept_max(self.world)
         accepts = tuple(self.choices.integer(1, most) for _ in numbers)
-        return Verify(numbers, accepts, draft_extend=0 if self.choices.chance(1, 8) else 1)
+        extend = 0 if self.choices.chance(1, 8) else 1
+        # A draft of one step is drawn from what the model gave before: nothing is decoded.
+        decodes = self.world.spec_steps > 1 and self.choices.chance(2, 3)
+        return Verify(numbers, accepts, extend, draft_decode=1 if decodes else 0)
 
     def _finish(self) -> Finish:
         # One request at most times: the others go on beside the freed slots.
@@ -286,5 +289,6 @@ def _tokens(op: Op, world: World) -> int:
         case Decode():
             return len(op.requests)
         case Verify():
-            return len(op.requests) * world.spec_draft_tokens * (1 + op.draft_extend)
+            drafted = world.spec_topk * (world.spec_steps - 1) * op.draft_decode
+            return len(op.requests) * (world.spec_draft_tokens * (1 + op.draft_extend) + drafted)
     return 0

@@ -164,8 +164,9 @@ class Ledger:
         for accept in op.accepts:
             if not 1 <= accept <= most:
                 raise InvalidOp(f"accepts {accept} tokens", f"1..{most}")
-        if op.draft_extend not in (0, 1):
-            raise InvalidOp(f"draft_extend is {op.draft_extend}", "0 or 1")
+        for name, value in (("draft_extend", op.draft_extend), ("draft_decode", op.draft_decode)):
+            if value not in (0, 1):
+                raise InvalidOp(f"{name} is {value}", "0 or 1")
         self._commit({number: self.reserved(number) // self.world.page_size for number in op.requests})
         for number, accept in zip(op.requests, op.accepts, strict=True):
             self.requests[number].length += accept

@@ -63,13 +63,15 @@ class Decode:
 class Verify:
     """EAGLE target verify; ``accepts[i]`` tokens (1..spec_steps+1) of ``requests[i]`` are then committed.
 
-    ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service.
+    ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
+    what is verified comes from the draft model's steps, as in service; else it is drawn.
     """
 
     kind: ClassVar[str] = "verify"
     requests: tuple[int, ...]
     accepts: tuple[int, ...]
     draft_extend: int = 1
+    draft_decode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class Program:
     def cost(self) -> tuple[int, int, int, int, int, str]:
         """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
 
-        Frills are cached prefixes, unfinished chunks and kept requests: their text alone may sort before the plain form.
+        Frills are cached prefixes, unfinished chunks, kept requests and drafts that are decoded: their text alone may sort
+        before the plain form.
         """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))
@@ -150,7 +153,7 @@ def _rows(op: Op) -> int:
 
 def _frills(op: Op) -> int:
     rows: tuple[Row, ...] = getattr(op, "rows", ())
-    keep: int = getattr(op, "keep", 0)
+    keep: int = getattr(op, "keep", 0) + getattr(op, "draft_decode", 0)
     return sum((row.cached > 0) + row.more for row in rows) + keep
 
 
@@ -168,6 +171,8 @@ def op_to_json(op: Op) -> dict[str, Any]:
     if isinstance(op, Verify):
         data["accepts"] = list(op.accepts)
         data["draft_extend"] = op.draft_extend
+        if op.draft_decode:  # came later
+            data["draft_decode"] = op.draft_decode
     if isinstance(op, Finish):
         data["keep"] = op.keep
     return data
@@ -195,6 +200,7 @@ def op_from_json(data: object, where: str) -> Op:
         "accepts": lambda v: _ints(v, where, "accepts"),
         "keep": lambda v: _int(v, where, "keep"),
         "draft_extend": lambda v: _int(v, where, "draft_extend"),
+        "draft_decode": lambda v: _int(v, where, "draft_decode"),
     }
     values: dict[str, Any] = {}
     known = set(_BY_KIND[name].__dataclass_fields__)

@@ -122,6 +122,8 @@ def plain_steps(program: Program) -> Iterator[Program]:
     for index, op in enumerate(program.ops):
         if isinstance(op, Verify):
             yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
+            if op.draft_decode:
+                yield with_op(program, index, replace(op, draft_decode=0))
             yield with_op(program, index, replace(op, draft_extend=0))
             for at, accept in enumerate(op.accepts):
                 for fewer in _smaller(accept, 1):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from stubs import draft_tree, sglang, sglang_batch, sglang_spec
+from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_spec
+from stubs.draft_steps import DraftRun
 from stubs.graph_runner import GraphRunner
 from stubs.kv_memory import kv_places
 from stubs.live import History, LiveRequest
@@ -23,7 +24,8 @@ class RowPlan:
     """One request's part of a step: its tokens are rows [start, start + count) of q; ``prefix`` KV rows come before.
 
     ``tree`` is the ancestor mask bool [count, count] of a verified tree (a node sees itself and its ancestors), or
-    None where the tokens are a causal run.
+    None where the tokens are a causal run. ``copies`` are slots that hold the same as some of the prefix's; ``reach``
+    is how many entries of the request's row the step works with, where they are more than prefix and count.
     """
 
     live: LiveRequest
@@ -31,13 +33,15 @@ class RowPlan:
     count: int
     prefix: int
     tree: torch.Tensor | None = None
+    copies: tuple[int, ...] = ()
+    reach: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
 
-    ``graph`` replays it, where SGLang would replay it.
+    ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps.
     """
 
     mode: str
@@ -47,11 +51,12 @@ class StepPlan:
     rows: tuple[RowPlan, ...]
     batch: dict[str, Any] = field(default_factory=dict)
     graph: GraphRunner | None = None
+    draft: DraftRun | None = None
 
     @property
     def padded_size(self) -> int:
-        """Requests that the step runs over, padding included."""
-        return len(self.rows) if self.graph is None else self.graph.size_for(len(self.rows))
+        """Rows of the plan, padding included."""
+        return len(self.rows) if self.graph is None else self.graph.padded(len(self.rows))
 
     @property
     def tokens(self) -> int:
@@ -178,8 +183,13 @@ class Scheduler:
 
     # --- verify, draft extend --------------------------------------------------------------------------------
 
-    def verify(self, requests: Sequence[int], accepts: Sequence[int], draft_extend: bool) -> Iterator[StepPlan]:
-        """Target verify of a fresh draft, then (on the draft model) the extend over the verified window."""
+    def verify(
+        self, requests: Sequence[int], accepts: Sequence[int], draft_extend: bool, draft_decode: bool = False
+    ) -> Iterator[StepPlan]:
+        """Target verify of a fresh draft, then (on the draft model) the extend over the verified window.
+
+        The draft is drawn, or with ``draft_decode`` what the draft model's steps come to.
+        """
         world, width = self.world, self.world.spec_draft_tokens
         running = [self.live[request] for request in requests]
         for live in running:
@@ -191,10 +201,17 @@ class Scheduler:
             batch.seq_lens_cpu = batch.seq_lens_sum = None
         bonus = torch.randint(0, VOCAB_SIZE, (len(running),), generator=self.generator, dtype=torch.int32)
         bonus = bonus.to(world.device)
-        batch.spec_info = sglang_spec.draft_input(
-            world, len(running), bonus, self.server.target.model_config.hidden_size
-        )
-        tree = sglang_spec.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
+        hidden_size = self.server.target.model_config.hidden_size
+        if draft_decode and self.server.draft_decode is not None:
+            logits = self._logits(len(running))
+            batch.spec_info = sglang_spec.draft_input(world, len(running), bonus, hidden_size, logits)
+            plan = self._draft_decode(batch, parts)
+            yield plan
+            assert plan.draft is not None
+            tree = tuple(plan.draft.tree)
+        else:
+            batch.spec_info = sglang_spec.draft_input(world, len(running), bonus, hidden_size)
+            tree = sglang_spec.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
         verify_input = sglang_spec.build_verify_input(
             batch, batch.spec_info, tree, self.server.target, self.server.draft, world
         )
@@ -226,6 +243,32 @@ class Scheduler:
             self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
             self._accept(part, draft_tree.deepest_path(parent)[:accept])
+
+    def _draft_decode(self, batch: Any, parts: Sequence[RowPlan]) -> StepPlan:
+        """All steps of the draft over ``batch`` in one plan, a row for each branch of each request."""
+        world, draft, graph = self.world, self.server.draft, self.server.graphs.draft_decode
+        forward_batch = sglang_draft.draft_forward_batch(batch, batch.spec_info, draft, world, graph)
+        branches = [branch for part in parts for branch in self._branches(part)]
+        rows = [replace(row, start=place * row.count) for place, row in enumerate(branches)]
+        steps = world.spec_steps - 1
+        run = DraftRun(self.server.draft_decode, [self._logits(len(rows)) for _ in range(steps)])
+        plan = self._planned("draft_decode", rows, forward_batch, on_draft=True, graph=graph)
+        return replace(plan, draft=run)
+
+    def _branches(self, part: RowPlan) -> Iterator[RowPlan]:
+        """A request's branches, each with the slots that it sees: the prefix's and its own."""
+        live, length, steps = part.live, part.prefix, self.world.spec_steps - 1
+        last = sglang_draft.branch_columns(self.world, length, self.world.spec_topk - 1)
+        for branch in range(self.world.spec_topk):
+            columns = sglang_draft.branch_columns(self.world, length, branch)
+            tail = length % self.world.page_size if branch else 0
+            own = [live.slots[column] for column in columns[:steps]]
+            seen = replace(live, slots=live.slots[:length] + own, draft=list(live.draft))
+            copies = tuple(live.slots[columns[0] - tail : columns[0]])
+            yield RowPlan(seen, 0, steps, length, copies=copies, reach=last[-1] + 1)
+
+    def _logits(self, rows: int) -> torch.Tensor:
+        return torch.randn(rows, VOCAB_SIZE, generator=self.generator).to(self.world.device)
 
     def _fill_draft(self, parts: Sequence[RowPlan]) -> None:
         """The draft model's KV of the window, written here because the program leaves its extend out."""

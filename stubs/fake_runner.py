@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch, sglang_window
+from stubs import sglang, sglang_batch, sglang_draft, sglang_window
 from stubs.batch import StepPlan
+from stubs.draft_steps import DraftRun, run_draft
+from stubs.graph_draft import DraftGraphRunner
 from stubs.graphs import Graphs, capture_graphs
 from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
@@ -103,15 +105,28 @@ class FakeModelRunner:
 class FakeServer:
     """One world's target runner and, where it speculates, its draft runner over the same request rows and slots."""
 
-    def __init__(self, world: World, target: FakeModelRunner, draft: FakeModelRunner | None, graphs: Graphs) -> None:
+    def __init__(
+        self,
+        world: World,
+        target: FakeModelRunner,
+        draft: FakeModelRunner | None,
+        draft_decode: Any,
+        graphs: Graphs,
+    ) -> None:
+        """``draft_decode`` is the draft's multi-step backend, or None where it takes no steps."""
         self.world = world
         self.target = target
         self.draft = draft
         self.graphs = graphs
+        self.draft_decode = draft_decode
 
     def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
         """Plan the step's metadata and run its attention layers on drawn q, k and v; one Tap per layer."""
         inputs = [draw(layer, plan.tokens) for layer in range(len(plan.runner.radix_layers))]
+        if plan.draft is not None:
+            if isinstance(plan.graph, DraftGraphRunner):
+                return plan.graph.draft(plan.draft, plan.forward_batch, inputs)
+            return run_draft(plan.draft, plan.runner, self.world, plan.forward_batch, inputs)
         if plan.graph is not None:
             return plan.graph.step(plan.forward_batch, inputs)
         return self._run(plan, plan.runner.attn_backend, inputs)
@@ -127,6 +142,10 @@ class FakeServer:
 
     def eagerly(self, plan: StepPlan, taps: Sequence[Tap]) -> tuple[list[Tap], Any]:
         """A replayed step without its graph, on a fresh backend, with the inputs that its layers had."""
+        if plan.draft is not None:
+            backend = sglang_draft.build_draft_decode_backend(plan.runner, self.world)
+            run, inputs = DraftRun(backend, plan.draft.logits), [(tap.q, tap.k, tap.v) for tap in taps]
+            return run_draft(run, plan.runner, self.world, plan.forward_batch, inputs), backend
         backend = build_draft_backend(plan.runner) if plan.on_draft else self.rebuild_backend()
         if not sglang_batch.needs_forward_metadata(plan.forward_batch):  # planned already, for the graph
             backend.init_forward_metadata(plan.forward_batch)
@@ -201,7 +220,7 @@ def build_fake_server(world: World) -> FakeServer:
     _assemble(target, world.num_layers)
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
     if not world.is_speculative:
-        return FakeServer(world, target, None, capture_graphs(world, target, None))
+        return FakeServer(world, target, None, None, capture_graphs(world, target, None, None))
     draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
     draft.is_draft_worker = True
     draft.sliding_window_size = layer_of(world, 0).window or None
@@ -209,7 +228,8 @@ def build_fake_server(world: World) -> FakeServer:
     draft.guards += row_guards
     _assemble(draft, 1)
     draft.attn_backend = build_draft_backend(draft)
-    return FakeServer(world, target, draft, capture_graphs(world, target, draft))
+    steps = sglang_draft.build_draft_decode_backend(draft, world) if world.spec_steps > 1 else None
+    return FakeServer(world, target, draft, steps, capture_graphs(world, target, draft, steps))
 
 
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from stubs.interpreter import interpreter_module
+from stubs.interpreter import from_graph, interpreter_module
 from stubs.kernels.door import heard_by
 
 # Operations whose result, or its shape, the host has to wait for: no stream that is being captured allows them.
@@ -84,16 +84,20 @@ class Graph:
 
     def replay(self) -> None:
         """Repeat the nodes in order. Raises ReplayError where an operation of torch fails."""
-        for node in self.nodes:
-            try:
-                news = _tensors(node.run())
-            except (RuntimeError, IndexError, ValueError) as error:
-                if not node.stack:
-                    raise
-                raise ReplayError(node.operation, node.stack, error) from error
-            for old, new in zip(node.results, news, strict=True):
-                if old is not new and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
+        with from_graph():
+            for node in self.nodes:
+                self._repeat(node)
+
+    def _repeat(self, node: _Node) -> None:
+        try:
+            news = _tensors(node.run())
+        except (RuntimeError, IndexError, ValueError) as error:
+            if not node.stack:
+                raise
+            raise ReplayError(node.operation, node.stack, error) from error
+        for old, new in zip(node.results, news, strict=True):
+            if old is not new and old.data_ptr() != new.data_ptr():
+                old.copy_(new)
 
     # --- what a capture hears of -----------------------------------------------------------------------------
 

@@ -43,7 +43,11 @@ class Buffers:
     mamba_track_indices: None = None
 
     @classmethod
-    def make(cls, requests: int, tokens: int, width: int, fill: int, device: str) -> Buffers:
+    def make(
+        cls, requests: int, tokens: int, width: int, fill: int, device: str, locations: int | None = None
+    ) -> Buffers:
+        """``locations``: as many as tokens, where not given."""
+
         def zeros(size: int) -> torch.Tensor:
             return torch.zeros(size, dtype=torch.int64, device=device)
 
@@ -51,7 +55,7 @@ class Buffers:
         return cls(
             input_ids=zeros(tokens),
             positions=zeros(tokens),
-            out_cache_loc=zeros(tokens),
+            out_cache_loc=zeros(locations or tokens),
             req_pool_indices=zeros(requests),
             seq_lens=torch.full((requests,), fill, dtype=dtype, device=device),
             seq_lens_cpu=torch.full((requests,), fill, dtype=dtype),
@@ -73,7 +77,7 @@ class Buffers:
         self.seq_lens[:size].copy_(batch.seq_lens)
         if batch.seq_lens_cpu is not None:
             self.seq_lens_cpu[:size].copy_(batch.seq_lens_cpu)
-        if batch.input_ids is not None:
+        if batch.input_ids is not None:  # a draft's first ones are drawn from what it starts with
             self.input_ids[:tokens].copy_(batch.input_ids)
         self.positions[:tokens].copy_(batch.positions)
         self.out_cache_loc[: len(batch.out_cache_loc)].copy_(batch.out_cache_loc)
@@ -106,7 +110,7 @@ class GraphRunner:
         self.requests = self.sizes[-1]
         self.backend.init_cuda_graph_state(self.requests, self.requests * width)
         self.fill = sglang_graph.fill_value(backend)
-        self.buffers = Buffers.make(self.requests, self.requests * width, width, self.fill, self.world.device)
+        self.buffers = self._buffers()
         self.inputs = [self._layer_input() for _ in runner.radix_layers]
         self.captured: dict[int, Captured] = {}
         self.size = 0  # of the graph that the next replay takes, padding included
@@ -123,9 +127,10 @@ class GraphRunner:
         return [read for captured in self.captured.values() for read in captured.graph.host_reads]
 
     def can_run_graph(self, batch: Any) -> bool:
-        """SGLang's rule: no more requests than were captured, of as many rows each."""
+        """SGLang's rule: no more requests than were captured, of as many rows each where the release asks."""
         width = getattr(batch.spec_info, "num_tokens_per_req", 0) or 0
-        return batch.batch_size <= self.requests and width in (0, -1, self.width)
+        fits = width <= 0 or width == self.width or not sglang_graph.asks_for_width()
+        return batch.batch_size <= self.requests and fits
 
     can_run = can_run_graph
 
@@ -159,10 +164,14 @@ class GraphRunner:
     def replay(self, inputs: Sequence[LayerInput]) -> list[torch.Tensor]:
         """Replay the graph loaded last on these layer inputs; the live rows of what each layer gave."""
         tokens = len(inputs[0][0])
-        captured = self.captured[self.size]
         for static, given in zip(self.inputs, inputs, strict=True):
             for tensor, value in zip(static, given, strict=True):
                 tensor[:tokens].copy_(value)
+        return self.play(tokens)
+
+    def play(self, tokens: int) -> list[torch.Tensor]:
+        """Replay the graph loaded last; the first rows of what its layers gave, NaN where they gave nothing."""
+        captured = self.captured[self.size]
         with torch.no_grad():
             for out in captured.outs:
                 out.fill_(float("nan"))
@@ -170,6 +179,13 @@ class GraphRunner:
         return [out[:tokens].clone() for out in captured.outs]
 
     # --- what the modes differ in ----------------------------------------------------------------------------
+
+    def padded(self, rows: int) -> int:
+        """Rows of a step's plan, padding included."""
+        return self.size_for(rows)
+
+    def _buffers(self) -> Buffers:
+        return Buffers.make(self.requests, self.requests * self.width, self.width, self.fill, self.world.device)
 
     def _spec_info(self, size: int) -> Any:
         """The spec input that this mode is captured with."""
@@ -212,23 +228,21 @@ class GraphRunner:
         buffers, tokens = self.buffers, size * self.width
         buffers.pad(self.fill, self.width)
         spec_info = self._spec_info(size)
-        return sglang_graph.capture_batch(
-            self.runner,
-            self.backend,
-            self.mode,
-            batch_size=size,
-            input_ids=buffers.input_ids[:tokens],
-            positions=buffers.positions[:tokens],
-            out_cache_loc=buffers.out_cache_loc[:tokens],
-            req_pool_indices=buffers.req_pool_indices[:size],
-            seq_lens=buffers.seq_lens[:size],
-            seq_lens_cpu=buffers.seq_lens_cpu[:size],
-            orig_seq_lens=buffers.seq_lens[:size],
-            seq_lens_sum=size * self.fill,
-            spec_info=spec_info,
-            capture_hidden_mode=sglang_graph.hidden_mode("NULL" if spec_info is None else "FULL"),
-            **self._extra_fields(size),
-        )
+        fields = {
+            "batch_size": size,
+            "input_ids": buffers.input_ids[:tokens],
+            "positions": buffers.positions[:tokens],
+            "out_cache_loc": buffers.out_cache_loc[:tokens],
+            "req_pool_indices": buffers.req_pool_indices[:size],
+            "seq_lens": buffers.seq_lens[:size],
+            "seq_lens_cpu": buffers.seq_lens_cpu[:size],
+            "orig_seq_lens": buffers.seq_lens[:size],
+            "seq_lens_sum": size * self.fill,
+            "spec_info": spec_info,
+            "capture_hidden_mode": sglang_graph.hidden_mode("NULL" if spec_info is None else "FULL"),
+        }
+        fields |= self._extra_fields(size)
+        return sglang_graph.capture_batch(self.runner, self.backend, self.mode, **fields)
 
     def _hidden(self, size: int) -> torch.Tensor:
         shape = (size * self.width, self.runner.model_config.hidden_size)

@@ -7,6 +7,7 @@ from typing import Any
 
 from stubs import sglang_graph
 from stubs.graph import HostRead
+from stubs.graph_draft import DraftGraphRunner
 from stubs.graph_runner import ExtendGraphRunner, GraphRunner
 from stubs.refusal import Refused
 from stubs.world import World
@@ -18,16 +19,20 @@ class Graphs:
 
     target: GraphRunner | None = None
     draft_extend: GraphRunner | None = None
+    draft_decode: DraftGraphRunner | None = None
 
     @property
     def host_reads(self) -> list[HostRead]:
         """What the host read while graphs were captured."""
-        runners = (runner for runner in (self.target, self.draft_extend) if runner is not None)
-        return [read for runner in runners for read in runner.host_reads]
+        runners = self.target, self.draft_extend, self.draft_decode
+        return [read for runner in runners if runner is not None for read in runner.host_reads]
 
 
-def capture_graphs(world: World, target: Any, draft: Any) -> Graphs:
-    """Capture what the world's server would. Raises Refused where this machine cannot."""
+def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> Graphs:
+    """Capture what the world's server would. ``draft_decode`` is the draft's multi-step backend, if any.
+
+    Raises Refused where this machine cannot.
+    """
     if not world.graph:
         return Graphs()
     if world.device != "cpu":
@@ -36,8 +41,11 @@ def capture_graphs(world: World, target: Any, draft: Any) -> Graphs:
     runner = GraphRunner(target, target.attn_backend, mode, width)
     runner.capture()
     target.decode_cuda_graph_runner = target.graph_runner = runner  # the name of today, and that up to 0.5.12
-    extend = None
+    extend, decode = None, None
+    if draft_decode is not None:
+        decode = DraftGraphRunner(draft, draft_decode)
+        decode.capture()
     if draft is not None and sglang_graph.captures_draft_extend(draft.attn_backend):
         extend = ExtendGraphRunner(draft, draft.attn_backend, "DRAFT_EXTEND_V2", world.spec_draft_tokens)
         extend.capture()
-    return Graphs(runner, extend)
+    return Graphs(runner, extend, decode)

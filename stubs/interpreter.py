@@ -85,6 +85,20 @@ def checked(
             checker.detach()
 
 
+@contextmanager
+def from_graph() -> Iterator[None]:
+    """Within, launches are a graph's: of a tensor it holds the address, and how far a view reached at capture binds none."""
+    listener = _PROCESS.listener
+    if not isinstance(listener, Checker):
+        yield
+        return
+    listener.views_bind = False
+    try:
+        yield
+    finally:
+        listener.views_bind = True
+
+
 def install() -> Callable[[], None]:
     """Make the interpreter fast from here on; the returned function takes it back."""
     assert _PROCESS.undo is None, "the interpreter is fast already"

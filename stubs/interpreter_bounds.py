@@ -44,6 +44,7 @@ class Checker:
         self.requests = RequestTrace(batch or Batch(0))
         self.log = Log()
         self.kernel = ""
+        self.views_bind = True  # whether an access outside of the tensor and inside its storage is a fault
         self.names: dict[int, list[str]] = {}  # by id; one tensor may be several arguments
         self.regions: dict[int, Region] = {}
         self.sizes: dict[str, int] = {}  # by the name of the pointer's type
@@ -172,7 +173,8 @@ class Checker:
             offset = (data - region.base).astype(np.int64)
             bad = lanes & ((offset < 0) | (offset > region.end - size))
             stored = (offset >= region.storage_start) & (offset <= region.storage_end - size)
-            self._report("view", region, offset, bad & stored, access)
+            if self.views_bind:
+                self._report("view", region, offset, bad & stored, access)
             gone = bad & ~stored
             wrapped = gone & _is_wrapped(offset, region)
             self._report("wrapped", region, offset, wrapped, access)

@@ -35,6 +35,7 @@ class RealServer:
         self.target = runner.model_runner
         self.draft = None
         self.graphs = Graphs()
+        self.draft_decode = None
 
     def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
         """The whole model's forward; its own layers make q, k and v, so ``draw`` is not used."""

@@ -7,6 +7,7 @@ graph, and one whose operations the graph repeats.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -48,6 +49,14 @@ def captures_draft_extend(backend: Any) -> bool:
     method = getattr(worker, "_capture_cuda_graphs", None) or worker.init_cuda_graphs
     source = inspect.getsource(method)
     return any(cls.__name__ in source for cls in type(backend).__mro__[:-1] if cls.__name__ != "AttentionBackend")
+
+
+@functools.cache
+def asks_for_width() -> bool:
+    """Whether the release's graph runners decline a batch whose requests have another number of rows than captured."""
+    runner = load("sglang.srt.speculative.eagle_draft_extend_cuda_graph_runner").EAGLEDraftExtendCudaGraphRunner
+    rule = getattr(runner, "can_run_graph", None) or runner.can_run
+    return "num_tokens_per_req" in inspect.getsource(rule)
 
 
 def capture_batch(runner: Any, backend: Any, mode: str, **fields: Any) -> Any:

@@ -69,7 +69,7 @@ def build_verify_input(
         )
         return build(batch, draft_input, parent_list, top_scores_index, draft_tokens, **values)
     drafted = (*tree, None) if _passes_draft_probs() else tree
-    draft_worker = _bare_worker(
+    draft_worker = bare_worker(
         "sglang.srt.speculative.eagle_worker_v2:EagleDraftWorker",
         req_to_token_pool=target.req_to_token_pool,
         cuda_graph_runner=None,
@@ -91,7 +91,7 @@ def _passes_draft_probs() -> bool:
     return "draft_probs" in load("sglang.srt.speculative.eagle_info").EagleVerifyInput.__dataclass_fields__
 
 
-def _bare_worker(place: str, **state: Any) -> Any:
+def bare_worker(place: str, **state: Any) -> Any:
     """A real worker object with only ``state`` of what its constructor sets: its own methods run, on no model."""
     cls = find(place)
     if cls is None:
@@ -104,15 +104,24 @@ def _bare_worker(place: str, **state: Any) -> Any:
     return worker
 
 
-def draft_input(world: World, batch_size: int, bonus: torch.Tensor, hidden_size: int) -> Any:
-    """An EagleDraftInput as the target's last step leaves it: bonus tokens int32 [B], top-k float32/int64 [B, k]."""
+def draft_input(
+    world: World, batch_size: int, bonus: torch.Tensor, hidden_size: int, logits: torch.Tensor | None = None
+) -> Any:
+    """An EagleDraftInput as the target's last step leaves it: bonus tokens int32 [B], top-k float32/int64 [B, k].
+
+    ``logits`` float32 [B, vocabulary], from which the draft starts; else it starts from token 0.
+    """
     cls = load("sglang.srt.speculative.eagle_info").EagleDraftInput
     topk, device = world.spec_topk, world.device
+    if logits is None:
+        best = torch.ones(batch_size, topk, device=device), torch.zeros(batch_size, topk, dtype=torch.int64, device=device)
+    else:
+        best = logits.softmax(dim=-1).topk(topk)
     return cls(
         **accepted(
             cls,
-            topk_p=torch.ones(batch_size, topk, device=device),
-            topk_index=torch.zeros(batch_size, topk, dtype=torch.int64, device=device),
+            topk_p=best[0],
+            topk_index=best[1],
             hidden_states=torch.zeros(batch_size, hidden_size, device=device),
             bonus_tokens=bonus,
             verified_id=bonus,
@@ -158,7 +167,7 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
         return method(source, predict, width, draft, **accepted(method, cuda_graph_runner=graph))  # none up to 0.5.5
     prepare = find("sglang.srt.speculative.eagle_worker_common:prepare_for_draft_extend")
     if prepare is None:  # 0.5.14 and 0.5.15 have it as a method that uses nothing of its worker
-        prepare = _bare_worker("sglang.srt.speculative.base_spec_worker:EagleDraftWorkerBase").prepare_for_draft_extend
+        prepare = bare_worker("sglang.srt.speculative.base_spec_worker:EagleDraftWorkerBase").prepare_for_draft_extend
     extra = accepted(prepare, return_hidden_states_before_norm=False)
     return prepare(extend_input, source, predict, width, draft, graph, **extra)
 

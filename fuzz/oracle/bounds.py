@@ -97,18 +97,23 @@ def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
         first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
         slots = row.live.slots[: row.prefix + row.count]
         written = slots[row.prefix :] if world is None or world.save_kv_cache else ()
-        own.append(_rows(len(buffer.tensor), row, buffer.rows(slots[first:]), buffer.rows(written)))
+        readable = [*slots[first:], *row.copies]
+        own.append(_rows(len(buffer.tensor), row, buffer.rows(readable), buffer.rows(written)))
     padding = _padding(plan, len(buffer.tensor), [0], [0])  # padded rows are slot 0
     return _policy(buffer.name, buffer.tensor, own, padding)
 
 
 def table_policy(plan: StepPlan) -> SlotPolicy:
-    """For req_to_token: the entries of a request's tokens may be read and none written."""
+    """For req_to_token: the entries of a request's tokens may be read and none written.
+
+    A graph's kernels have the extent that they were captured with: they may read all of a request's row.
+    """
     table = plan.runner.req_to_token_pool.req_to_token
     own = []
     for row in plan.rows:
         first = row.live.row * table.shape[1]
-        own.append(_rows(table.numel(), row, range(first, first + row.prefix + row.count), ()))
+        length = table.shape[1] if plan.graph is not None else max(row.prefix + row.count, row.reach)
+        own.append(_rows(table.numel(), row, range(first, first + length), ()))
     padding = _padding(plan, table.numel(), range(table.shape[1]), ())  # padded rows are request row 0
     return _policy("req_to_token", table.view(-1), own, padding, unit="entry")
 
@@ -117,6 +122,8 @@ def batch_of(plan: StepPlan) -> Batch:
     """How a kernel's programs tell for which request of the step they work. A graph's work on its own buffers."""
     names = ("req_pool_indices", "seq_lens", "extend_seq_lens", "extend_prefix_lens", "extend_start_loc")
     sources = [plan.forward_batch] + ([plan.graph.buffers] if plan.graph is not None else [])
+    if plan.draft is not None and plan.runner.world.spec_topk > 1:
+        sources = []  # they hold an element for a request, and the plan has a row for each of its branches
     arrays = (getattr(source, name, None) for source in sources for name in names)
     return Batch(plan.padded_size, [array for array in arrays if array is not None])
 

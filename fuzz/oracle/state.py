@@ -150,7 +150,7 @@ def _foreign_slots(view: StepView, name: str, indptr: list[int], indices: torch.
         yield _metadata_fault(view, "indices_short", short, f"{name} ends at {indptr[-1]}, {short} has {len(indices)}")
         return
     for row, start, end in zip(view.plan.rows, indptr, indptr[1:]):
-        own = set(row.live.slots[: row.prefix + row.count])
+        own = {*row.live.slots[: row.prefix + row.count], *row.copies}
         own |= set(row.live.window_slots[: row.prefix + row.count])
         foreign = [slot for slot in indices[start:end].tolist() if slot not in own]
         if foreign:

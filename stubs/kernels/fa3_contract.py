@@ -140,7 +140,11 @@ def check_rows(
 
 
 def check_cumulative_keys(cu_seqlens_k_new: torch.Tensor, lengths: list[int]) -> None:
-    """SGLang passes the keys' cumulative lengths here; without new k the kernel reads cache_seqlens, so both must agree."""
+    """An indptr of the batch. The kernel reads it along with new k alone, and there is none: its values are not compared.
+
+    SGLang passes the keys' cumulative lengths, made up ones at times: when it captures, and for drafts on pages of
+    their own.
+    """
     counts = differences(check_cumulative(KVCACHE, "cu_seqlens_k_new", cu_seqlens_k_new))
     require(
         len(counts) == len(lengths),
@@ -148,9 +152,6 @@ def check_cumulative_keys(cu_seqlens_k_new: torch.Tensor, lengths: list[int]) ->
         "cu_seqlens_k_new",
         f"has {len(counts) + 1} entries for {len(lengths)} requests",
     )
-    for request, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-        if count != length:
-            raise ContractBreach(KVCACHE, "cu_seqlens_k_new", f"says {count} keys, cache_seqlens {length}", request)
 
 
 def check_schedule(schedule: torch.Tensor | None, batch: int) -> None:

@@ -34,6 +34,7 @@ def modes(program: Program) -> list[str]:
             found += ["draft_prefill"] * program.world.is_speculative
         elif isinstance(op, Verify):
             shape = "chain" if program.world.spec_topk == 1 else "tree"
+            found += ["draft_decode"] * (op.draft_decode and program.world.spec_steps > 1)
             found.append(f"verify_{shape}_{program.world.spec_mode}")
             found += ["draft_extend"] * op.draft_extend
         else:
@@ -90,7 +91,7 @@ def test_seeds_differ() -> None:
     assert len({program.hash for program in SAMPLE}) == len(SAMPLE)
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "draft_decode" and not mode.endswith(REPLAYED)])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.endswith(REPLAYED)])
 def test_each_mode_is_at_least_three_percent_of_the_steps(mode: str) -> None:
     counts = mode_counts()
     assert counts[mode] / sum(counts.values()) >= 0.03
@@ -120,7 +121,7 @@ def test_programs_have_as_many_ops_as_asked_for() -> None:
 
 def test_tokens_stay_within_reason() -> None:
     tokens = sorted(sum(row.tokens for op in p.ops for row in getattr(op, "rows", ())) for p in SAMPLE)
-    assert tokens[len(tokens) // 2] < 100 and tokens[-1] <= 300
+    assert tokens[len(tokens) // 2] < 100 and tokens[-1] <= 350
 
 
 def reached(program: Program) -> set[str]:

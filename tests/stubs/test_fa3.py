@@ -196,7 +196,7 @@ PAGED_BREACHES = [
     ("cu_seqlens_q", {"cu_seqlens_q": ints(0, 1, 4), "max_seqlen_q": 3}, None),
     ("max_seqlen_q", {"max_seqlen_q": 1}, 1),
     ("max_seqlen_q", {"max_seqlen_q": None}, None),
-    ("cu_seqlens_k_new", {"cu_seqlens_k_new": ints(0, 3, 7)}, 1),
+    ("cu_seqlens_k_new", {"cu_seqlens_k_new": ints(0, 3, 1)}, 1),
     ("cu_seqlens_k_new", {"cu_seqlens_k_new": ints(0, 3)}, None),
     ("scheduler_metadata", {"scheduler_metadata": torch.zeros(16, dtype=torch.int32)}, None),
     ("sinks", {"sinks": torch.zeros(2)}, None),

@@ -62,7 +62,8 @@ def toy_server(world: World) -> Any:
     """A server without SGLang: the target, and with speculation a draft runner of one layer."""
     rows, allocator = ToyRows(world), ToyAllocator(world)
     draft = toy_runner(world, rows, allocator) if world.is_speculative else None
-    return SimpleNamespace(world=world, target=toy_runner(world, rows, allocator, world.num_layers), draft=draft)
+    target = toy_runner(world, rows, allocator, world.num_layers)
+    return SimpleNamespace(world=world, target=target, draft=draft, draft_decode=None, graphs=Graphs())
 
 
 def without_sglang(monkeypatch: pytest.MonkeyPatch) -> None:

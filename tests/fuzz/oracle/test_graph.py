@@ -1,0 +1,93 @@
+"""The graph oracle on made-up steps: replays against eager runs, and host reads told by their place in SGLang."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from traceback import FrameSummary
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.oracle.graph import host_reads, replay_equals_eager
+from fuzz.oracle.view import Fault, StepView
+from stubs.graph import HostRead
+from stubs.tap import Tap
+from stubs.world import World
+
+NAN = float("nan")
+
+
+class Leaf:
+    pass
+
+
+def judged(replayed: list[float], eager: list[float], *, graph: Any = True, dtype: str = "float32") -> list[Fault]:
+    def tap(values: list[float]) -> Tap:
+        out = torch.tensor(values)[:, None]
+        return Tap(0, out, out, out, out)
+
+    rows = [SimpleNamespace(prefix=4, count=1) for _ in replayed]
+    plan = SimpleNamespace(mode="decode_graph", graph=graph or None, rows=rows, padded_size=4)
+    view = StepView(World(dtype=dtype), plan, [tap(replayed)], [], {}, {}, None, Leaf(), lambda: ([tap(eager)], None))  # type: ignore[arg-type]
+    return replay_equals_eager(view)
+
+
+def test_equal_within_what_both_may_deviate() -> None:
+    assert judged([1.0, 2.0], [1.0 + 3e-5, 2.0]) == []
+
+
+def test_a_wrong_row() -> None:
+    (fault,) = judged([1.0, 2.0, 3.5], [1.0, 2.0, 3.0])
+    assert str(fault.signature) == "state/replay_differs/Leaf.decode_graph"
+    assert fault.title == "decode_graph on Leaf: the replayed graph gives wrong output where an eager run does not"
+    assert fault.message.startswith("layer 0: largest error 0.5, row 2 of 3; requests have")
+    assert fault.message.endswith("padded to 4")
+
+
+def test_a_row_that_the_graph_left_unwritten() -> None:
+    (fault,) = judged([1.0, NAN], [1.0, 2.0])
+    assert str(fault.signature) == "state/replay_unwritten/Leaf.decode_graph"
+    assert fault.message.startswith("layer 0: rows [1] of 2 are NaN")
+
+
+def test_nan_on_both_sides_is_the_eager_runs_affair() -> None:
+    assert judged([1.0, NAN], [1.0, NAN]) == []
+
+
+def test_a_narrow_dtype_has_its_own_tolerance() -> None:
+    assert (judged([1.0], [1.01], dtype="bfloat16"), len(judged([1.0], [1.01]))) == ([], 1)
+
+
+def test_steps_without_a_graph_are_left_alone() -> None:
+    assert judged([1.0], [2.0], graph=None) == []
+
+
+def test_the_numeric_oracle_is_shown_the_eager_run() -> None:
+    eager = [SimpleNamespace()]
+    plan = SimpleNamespace(graph=True)
+    view = StepView(World(), plan, [], [], {}, {}, None, Leaf(), lambda: (eager, None))  # type: ignore[arg-type, return-value]
+    assert view.eagerly().taps is eager
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> str:
+    package = tmp_path / "sglang"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "backend.py").write_text("class Backend:\n    def forward(self, x):\n        return x.item()\n")
+    return str(package / "backend.py")
+
+
+def test_a_host_read_is_told_by_its_place_in_sglang_and_once(backend: str) -> None:
+    stack = (
+        FrameSummary("run.py", 1, "main"),
+        FrameSummary(backend, 3, "forward"),
+        FrameSummary("torch.py", 9, "item"),
+    )
+    (fault,) = host_reads([HostRead("aten::_local_scalar_dense", stack)] * 2)
+    assert str(fault.signature) == "state/host_read_in_capture/Backend.forward"
+    assert fault.title == (
+        "Backend.forward reads a tensor on the host while a graph is captured (aten::_local_scalar_dense)"
+    )
