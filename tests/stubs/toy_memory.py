@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from stubs import sglang, sglang_batch
+from stubs.graphs import Graphs
 from stubs.world import World
 
 
