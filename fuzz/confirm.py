@@ -14,7 +14,7 @@ from fuzz.shrink import Budget, StopShrinking, shrink
 from fuzz.trace import Trace
 
 CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
-CONFIRM_SHARE = 1 / 3  # of the time there is for a finding: the rest is for making it small
+CONFIRM_SHARE = 1 / 3  # of the time there is for a finding: a third is for making it small, and one to confirm that
 REAL_RUNS = 3  # under the real runner, which takes seconds to start
 _HARNESS_FAULTS = (Verdict.STUB_GAP, Verdict.INFRA)
 
@@ -85,7 +85,6 @@ def shown_in(trace: Trace, signature: Signature) -> Finding | None:
 def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
     """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process."""
     shown, runs, latest, shown_by = 0, 0, finding, None
-    patience = patience.share(CONFIRM_SHARE)
     while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
         runner.renew()
         trace = runner.run(program, patience.program_seconds)
@@ -116,8 +115,10 @@ def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Re
 def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:
     """Shrink; the result is confirmed in a fresh process, and given up if it is less reliable than what it came from."""
 
+    shrinking = patience.share(1 / 2)
+
     def shows(candidate: Program) -> bool:
-        if patience.is_over:
+        if shrinking.is_over:
             raise StopShrinking
         return shown_in(runner.run(candidate, patience.program_seconds), confirmed.finding.signature) is not None
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzz.confirm import Confirmed, Patience, confirm, confirm_real, smallest
+from fuzz.confirm import CONFIRM_SHARE, Confirmed, Patience, confirm, confirm_real, smallest
 from fuzz.death import HANG
 from fuzz.finding import Finding
 from fuzz.order import CampaignOptions
@@ -47,7 +47,7 @@ class Examiner:
         confirmed, is_whole = Confirmed(_saved(path, finding) or program, finding, shown=0, runs=0), False
         patience = self._patience(worker, finding)
         try:
-            confirmed = confirm(worker, confirmed.program, finding, patience)
+            confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE))
             if not confirmed.shown and confirmed.program != program:
                 confirmed = confirm(worker, program, finding, patience)
             if self.options.shrink and confirmed.shown and not is_taken:

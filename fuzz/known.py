@@ -46,4 +46,4 @@ def _read(path: Path) -> Known:
         raise ProgramError(
             f"{path} does not say why it is known; expected a line `Known: ADDRESS OF THE ISSUE, OR A REASON` in its docstring"
         )
-    return Known(path, str(repro.signature), repro.program, reason["reason"].strip())
+    return Known(path, str(repro.signature), repro.program, reason["reason"].strip().rstrip("."))

@@ -72,12 +72,12 @@ class Provenance:
 
     @property
     def under_real_runner(self) -> str:
-        """A clause of the script's docstring."""
+        """For a line of the script's docstring."""
         if self.real is None:
             return ""
         if self.real.why_not:
-            return f", not under SGLang's ModelRunner ({_one_line(self.real.why_not)})"
-        return f", and in {self.real.shown} of {self.real.runs} under SGLang's ModelRunner"
+            return f"cannot be tried ({_one_line(self.real.why_not)})"
+        return f"shown in {self.real.shown} of {self.real.runs} runs"
 
 
 def write_script(program: Program, finding: Finding, trace: Trace, provenance: Provenance) -> str:

@@ -73,6 +73,15 @@ FINDING_DTYPES: dict[str, Any] = {
     "program": "string",
     "program_hash": "string",
     "evidence": "object",
+    "real": "string",
+}
+KNOWN_DTYPES: dict[str, Any] = {
+    "signature": "string",
+    "script": "string",
+    "reason": "string",
+    "state": "string",
+    "count": "int64",
+    "detail": "string",
 }
 
 T = TypeVar("T")
@@ -95,13 +104,16 @@ class Run:
 
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
     pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
-    reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again). ``about`` is what
-    run.json says beside the records (title, command, ...).
+    reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again; ``real`` says the same of
+    the real runner, or why it cannot tell). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES;
+    ``state`` is met, shows, gone, unclear or not tried). ``about`` is what run.json says beside the records (title,
+    command, ...).
     """
 
     records: pd.DataFrame
     steps: pd.DataFrame
     findings: pd.DataFrame
+    known: pd.DataFrame
     broken: tuple[BrokenLine, ...]
     about: dict[str, str]
 
@@ -128,6 +140,7 @@ def load_run(folder: Path) -> Run:
         records=_frame(records, RECORD_DTYPES),
         steps=_frame([(*key, count) for key, count in steps.items()], STEP_DTYPES),
         findings=_frame(findings, FINDING_DTYPES),
+        known=_frame(list(_read(folder / "known.jsonl", _known_row, broken)), KNOWN_DTYPES),
         broken=tuple(broken),
         about=about[-1] if about else {},
     )
@@ -181,7 +194,21 @@ def _finding_row(line: str) -> Row:
     shown, runs = data["reliability"]
     data |= {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
     data |= {"script": data["script"] or "", "known": data.get("known", False), "shown": shown, "runs": runs}
+    data["real"] = _under_real_runner(data.get("real"))
     return tuple(check(data[name]) for name, check in _checks(FINDING_DTYPES))
+
+
+def _under_real_runner(real: dict[str, Any] | None) -> str:
+    if real is None:
+        return ""
+    return (
+        f"{int(real['shown'])} of {int(real['runs'])} runs" if real["runs"] else f"cannot be tried ({real['why_not']})"
+    )
+
+
+def _known_row(line: str) -> Row:
+    data = json.loads(line)
+    return tuple(check(data[name]) for name, check in _checks(KNOWN_DTYPES))
 
 
 def _about(line: str) -> dict[str, str]:

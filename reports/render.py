@@ -63,6 +63,7 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "heat": _heat(pair_mode),
         "modes": _modes(pair_mode),
         "first_seen": _rows(first_seen),
+        "known": _rows(run.known),
         "by_pair": _rows(throughput_table(run.records, "pair")),
         "by_worker": _rows(throughput_table(run.records, "worker")),
         "reasons": _rows(reasons.head(REASONS_MAX)),

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.confirm import Real
 from fuzz.finding import Signature
 from fuzz.program import Extend, Idle
 from fuzz.repro import read_repro
-from fuzz.script import ScriptError, write_script
+from fuzz.script import ScriptError, write_program, write_script
 from tests.fuzz.canned import PROVENANCE, Canned, kernel_error, missing_attribute, wrong_output
 
 SCRIPTS = Path(__file__).parent.parent / "data" / "scripts"
@@ -147,11 +148,32 @@ def test_what_lies_behind_a_forgotten_name_supplies_it() -> None:
         "sglang.srt.layers.attention.tbo_backend.TboAttnBackend.plan from primary"
     )
     text = write_script(program, replace(finding, evidence={**finding.evidence, "needs": needs}), trace, PROVENANCE)
-    assert """
+    assert (
+        """
     # Supplied, as if the wrapper forwarded it: what this script shows lies behind.
     HybridAttnBackend = get("layers.attention.hybrid_attn_backend.HybridAttnBackend")
     HybridAttnBackend.max_context_len = property(lambda self: self.prefill_backend.max_context_len)
     # Supplied, as if the wrapper forwarded it: what this script shows lies behind.
     TboAttnBackend = get("layers.attention.tbo_backend.TboAttnBackend")
     TboAttnBackend.plan = property(lambda self: self.primary.plan)
-""" in text
+"""
+        in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("real", "line"),
+    [
+        (Real(2, 3), "Under SGLang's own ModelRunner: shown in 2 of 3 runs."),
+        (
+            Real(why_not="unsupported: no window"),
+            "Under SGLang's own ModelRunner: cannot be tried (unsupported: no window).",
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", [wrong_output, missing_attribute])
+def test_real_runner_has_its_line(make: MakeCanned, real: Real, line: str) -> None:
+    plain = write_script(*make(), PROVENANCE).splitlines()
+    assert write_script(*make(), replace(PROVENANCE, real=real)).splitlines() == [*plain[:3], line, *plain[3:]]
+    program, finding, _ = make()
+    assert line in write_program(program, finding, "reason", replace(PROVENANCE, real=real)).splitlines()
