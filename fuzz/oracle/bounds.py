@@ -99,8 +99,16 @@ def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
         written = slots[row.prefix :] if world is None or world.save_kv_cache else ()
         readable = [*slots[first:], *row.copies]
         own.append(_rows(len(buffer.tensor), row, buffer.rows(readable), buffer.rows(written)))
-    padding = _padding(plan, len(buffer.tensor), [0], [0])  # padded rows are slot 0
+    padding = _padding(plan, len(buffer.tensor), [0, *buffer.rows(_slots_of_row_0(plan))], [0])
     return _policy(buffer.name, buffer.tensor, own, padding)
+
+
+def _slots_of_row_0(plan: StepPlan) -> list[int]:
+    """What padded rows, which are request row 0 and slot 0, are told to read.
+
+    Nothing but slot 0, except up to 0.5.9, where that row is a request's: they read its KV, and nobody their output.
+    """
+    return [] if plan.graph is None else plan.runner.req_to_token_pool.req_to_token[0].unique().tolist()
 
 
 def table_policy(plan: StepPlan) -> SlotPolicy:
