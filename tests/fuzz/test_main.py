@@ -478,6 +478,15 @@ def test_bisect_prints_what_it_tried_and_what_came_of_it(
     assert lines[-2:] == ["introduced in pypi:2", "not fixed in pypi:2"]
 
 
+def test_bisect_hands_all_revisions_on(monkeypatch: pytest.MonkeyPatch, saved: Path, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    result = BisectResult("a.py", "contract/E/A.b", ("r0",), (), {}, "why")
+    monkeypatch.setattr(revisits.revisions, "bisect_commits", lambda *given: seen.extend(given) or result)
+    given = ["--repo", str(tmp_path), "--good", "v1", "v3", "--bad", "v2", "--no-cache"]
+    assert main(["bisect", str(saved), *given]) == 125
+    assert seen[:6] == [saved, tmp_path, ("v1", "v3"), ("v2",), 3, Rig(sys.executable)]
+
+
 def test_compare_writes_its_table(
     monkeypatch: pytest.MonkeyPatch, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
