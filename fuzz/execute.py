@@ -22,7 +22,7 @@ from fuzz.oracle.state import restore_kv, serving_leaf
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import Step, Trace
 from fuzz.unmask import Supply, past_masks, supply_for
-from stubs import bfloat16_arithmetic, bfloat16_dot, interpreter, sglang, uninitialised
+from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, sglang, uninitialised
 from stubs.batch import RowInput, Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
@@ -45,6 +45,7 @@ def prepare() -> str:
     if not torch.cuda.is_available():
         bfloat16_dot.install()
         bfloat16_arithmetic.install()
+        fp8_rounding.install()
         interpreter.install()
         uninitialised.install()
     return sglang.version()

@@ -20,10 +20,26 @@ def draw_kind(choices: Choices, world: World) -> World:
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
     if choices.chance(1, 3 if world.window_tokens else 16) and not world.xai_temperature_len:
         world = replace(world, sinks=1, logit_cap=0)
+    # Pinned for trtllm_mha: its store of fp8 is a kernel that SGLang compiles with nvcc when it is first called.
+    if choices.chance(1, 10) and not (world.device == "cpu" and "trtllm_mha" in (world.prefill, world.decode)):
+        world = _with_fp8(choices, world)
     narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
     if choices.chance(1, 12) and narrower:
         world = replace(world, v_head_dim=choices.pick(narrower))
     return world
+
+
+def _with_fp8(choices: Choices, world: World) -> World:
+    """KV in fp8, of a model in bfloat16, as served. Scales are powers of two: to divide by one and round is exact."""
+    return replace(
+        world,
+        dtype="bfloat16",
+        kv_dtype=choices.pick(("fp8_e4m3", "fp8_e4m3", "fp8_e4m3", "fp8_e5m2")),
+        kv_scale=choices.pick((0, 4, 16)),
+        logit_shift=0,
+        # Pinned: the model's own write of K and V is tried with plain KV.
+        save_kv_cache=1,
+    )
 
 
 def _with_window_pool(choices: Choices, world: World) -> World:

@@ -234,6 +234,8 @@ _PLAIN_ORDER = (
     "radix_cache",
     "sinks",
     "v_head_dim",
+    "kv_scale",
+    "kv_dtype",
     "graph",
 )
 

@@ -11,8 +11,9 @@ import torch
 from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_spec
 from stubs.draft_steps import DraftRun
 from stubs.graph_runner import GraphRunner
-from stubs.kv_memory import kv_places
+from stubs.kv_memory import kv_memory, kv_places
 from stubs.live import History, LiveRequest
+from stubs.quantised import as_stored
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
 from stubs.tiny_model import VOCAB_SIZE
@@ -273,15 +274,15 @@ class Scheduler:
     def _fill_draft(self, parts: Sequence[RowPlan]) -> None:
         """The draft model's KV of the window, written here because the program leaves its extend out."""
         pool = self.server.draft.token_to_kv_pool
+        held = kv_memory(pool)
         for part in parts:
-            k, v = (
-                torch.randn(part.count, *buffer.shape[1:], generator=self.generator)
-                for buffer in (pool.k_buffer[0], pool.v_buffer[0])
-            )
-            k, v = k.to(pool.k_buffer[0].dtype), v.to(pool.v_buffer[0].dtype)
-            loc = self._locations([part])
-            pool.k_buffer[0][loc], pool.v_buffer[0][loc] = k.to(loc.device), v.to(loc.device)
-            part.live.draft = [part.live.draft[0].first(part.prefix).extended(k, v)]
+            loc, kept = self._locations([part]), []
+            for buffer, scale in zip(held, self.world.kv_scales, strict=True):
+                drawn = torch.randn(part.count, *buffer.tensor.shape[1:], generator=self.generator)
+                drawn = drawn.to(sglang.DTYPES[self.world.dtype])
+                buffer.tensor[loc] = buffer.encode(drawn, scale).to(loc.device)
+                kept.append(as_stored(self.world, drawn, buffer.half))
+            part.live.draft = [part.live.draft[0].first(part.prefix).extended(*kept)]
 
     def _accept(self, part: RowPlan, path: list[int]) -> None:
         """Commit the accepted path: its KV moves to the front of the window, as SGLang compacts it."""
@@ -327,7 +328,8 @@ class Scheduler:
                 histories = row.live.draft if plan.on_draft else row.live.target
                 rows = slice(row.start, row.start + row.count)
                 before = histories[tap.layer_index].first(row.prefix)
-                histories[tap.layer_index] = before.extended(k[rows].clone(), v[rows].clone())
+                kept = as_stored(self.world, k[rows].clone(), "K"), as_stored(self.world, v[rows].clone(), "V")
+                histories[tap.layer_index] = before.extended(*kept)
 
     def _empty(self) -> History:
         heads, dtype = self.world.num_kv_heads, sglang.DTYPES[self.world.dtype]

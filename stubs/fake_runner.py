@@ -23,8 +23,8 @@ from stubs.graphs import Graphs, capture_graphs
 from stubs.guards import Guard, surround
 from stubs.kv_memory import kv_places
 from stubs.layer import layer_of
+from stubs.model_attention import as_called
 from stubs.refusal import Refused
-from stubs.sinks import with_sinks
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -50,8 +50,8 @@ class FakeModelRunner:
         self.device = world.device
         self.gpu_id = 0
         self.dtype = sglang.DTYPES[world.dtype]
-        self.kv_cache_dtype = self.dtype
-        self.kv_cache_dtype_str = "auto"
+        self.kv_cache_dtype = sglang.kv_torch_dtype(world)
+        self.kv_cache_dtype_str = world.kv_dtype
         self.page_size = world.page_size
         self.sliding_window_size = world.sliding_window or None
         self.attention_chunk_size = None
@@ -256,5 +256,4 @@ def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
-    if runner.world.sinks and not runner.is_draft_worker:  # drafts are Llamas
-        runner.radix_layers = with_sinks(runner.world, runner.radix_layers)
+    runner.radix_layers = as_called(runner.world, runner.radix_layers, is_draft=runner.is_draft_worker)

@@ -16,6 +16,7 @@ import torch
 from stubs.slots import POISON
 
 GUARD_BYTES = 4096  # a page of any row that programs use; a multiple of every alignment that kernels ask for
+GUARD_BYTE = 0x77  # in fp8, which pools keep as bytes: 240 in e4m3, 28672 in e5m2
 GUARD_INDEX = 1 << 30  # in buffers of indices: outside of every pool
 
 
@@ -72,7 +73,7 @@ def _guarded(name: str, buffer: torch.Tensor) -> Guard:
     """A copy of the buffer's whole storage between two zones."""
     size = buffer.untyped_storage().nbytes() // buffer.element_size()
     width = GUARD_BYTES // buffer.element_size()
-    value = POISON if buffer.is_floating_point() else GUARD_INDEX
+    value = POISON if buffer.is_floating_point() else GUARD_BYTE if buffer.dtype == torch.uint8 else GUARD_INDEX
     memory = torch.full((size + 2 * width,), value, dtype=buffer.dtype, device=buffer.device)
     memory[width : width + size] = buffer.as_strided((size,), (1,), 0)
     return Guard(name, memory, width, value)

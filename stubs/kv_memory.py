@@ -11,8 +11,9 @@ import torch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVBuffer:
-    """``tensor`` [rows, num_kv_heads, head_dim] is K or V (``half``) of layer ``layer``.
+    """``tensor`` [rows, num_kv_heads, head_dim] is K or V (``half``) of layer ``layer``, of values of ``dtype``.
 
+    A pool keeps fp8 as uint8.
     ``mapping`` int64 [slots + 1], in a pool of window layers: slot -> row, 0 where the token's KV was given up. Where
     it is None, a slot's number is its row's.
     """
@@ -21,10 +22,23 @@ class KVBuffer:
     layer: int
     tensor: torch.Tensor
     mapping: torch.Tensor | None = None
+    dtype: torch.dtype | None = None
 
     @property
     def name(self) -> str:
         return f"{self.half} of layer {self.layer}"
+
+    def encode(self, values: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        """What the buffer holds for ``values``, in its tensor's dtype."""
+        if self.dtype is None or self.dtype == self.tensor.dtype:
+            return values.to(self.tensor.dtype)
+        return (values / scale).to(self.dtype).view(self.tensor.dtype)
+
+    def poison(self, rows: torch.Tensor | slice) -> None:
+        """Make ``rows`` hold what nobody wrote: large and finite, so that a stray read shows."""
+        is_narrow = self.dtype is not None and self.dtype.itemsize == 1
+        value = torch.tensor(POISON_FP8 if is_narrow else POISON)
+        self.tensor[rows] = self.encode(value).to(self.tensor.device)
 
     def rows(self, slots: Sequence[int]) -> list[int]:
         """The rows of ``slots``, of those that have one."""
@@ -37,17 +51,22 @@ class KVBuffer:
         return slots if self.mapping is None else self.mapping[slots]
 
 
+# What a slot that no live request owns holds in K and V. e4m3 ends at 448, and what is above becomes NaN.
+POISON = 1000.0
+POISON_FP8 = 240.0
+
+
 def kv_memory(pool: Any) -> list[KVBuffer]:
     """Every buffer of ``pool``, K of all layers first."""
-    places = getattr(pool, "layers_mapping", None)
+    places, dtype = getattr(pool, "layers_mapping", None), getattr(pool, "dtype", None)
     if places is None:
         return [
-            KVBuffer(half, layer, tensor)
+            KVBuffer(half, layer, tensor, None, dtype)
             for half, buffers in (("K", pool.k_buffer), ("V", pool.v_buffer))
             for layer, tensor in enumerate(buffers)
         ]
     return [
-        KVBuffer(half, layer, getattr(part, name)[index], pool.full_to_swa_index_mapping if has_window else None)
+        KVBuffer(half, layer, getattr(part, name)[index], pool.full_to_swa_index_mapping if has_window else None, dtype)
         for half, name in (("K", "k_buffer"), ("V", "v_buffer"))
         for layer, (index, has_window) in sorted(places.items())
         for part in (pool.swa_kv_pool if has_window else pool.full_kv_pool,)

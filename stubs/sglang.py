@@ -26,6 +26,14 @@ ATTENTION = "sglang.srt.layers.attention"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
+KV_DTYPES = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
+
+
+def kv_torch_dtype(world: World) -> torch.dtype:
+    """The dtype of KV in the pool."""
+    return KV_DTYPES.get(world.kv_dtype, DTYPES[world.dtype])
+
+
 def load(path: str) -> ModuleType:
     """Import a module of the target."""
     return importlib.import_module(path)
@@ -93,6 +101,7 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "disable_cuda_graph": True,
         "triton_attention_num_kv_splits": 2,
         "disable_overlap_schedule": not world.overlap,
+        "kv_cache_dtype": world.kv_dtype,
         "disable_radix_cache": not world.radix_cache,
         "disable_hybrid_swa_memory": not world.window_tokens,
         "enable_deterministic_inference": bool(world.deterministic),
@@ -228,7 +237,7 @@ def kv_pool(world: World, layers: int) -> Any:
     return cls(
         size=world.max_total_tokens,
         page_size=world.page_size,
-        dtype=DTYPES[world.dtype],
+        dtype=kv_torch_dtype(world),
         head_num=world.num_kv_heads,
         head_dim=world.head_dim,
         layer_num=layers,
@@ -368,6 +377,9 @@ def radix_attention(world: World, layer_id: int) -> Any:
         logit_cap=float(like.logit_cap),
         sliding_window_size=like.window or -1,
     )
+    if world.kv_scale:  # as SGLang's KV cache quantisation method leaves them on the layer
+        layer.k_scale, layer.v_scale = (torch.tensor(scale, device=world.device) for scale in world.kv_scales)
+        layer.k_scale_float, layer.v_scale_float = world.kv_scales
     if like.temperature_len:  # the model that has one sets it on the layer
         layer.xai_temperature_len = like.temperature_len
     return layer

@@ -7,7 +7,7 @@ from typing import Any
 from stubs import sglang
 from stubs.layer import layer_of
 from stubs.refusal import Refused
-from stubs.sglang import DTYPES, accepted, find
+from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
 from stubs.world import World
 
 
@@ -19,7 +19,7 @@ def hybrid_pool(world: World) -> Any:
         size=world.max_total_tokens,
         size_swa=world.window_tokens,
         page_size=world.page_size,
-        dtype=DTYPES[world.dtype],
+        dtype=kv_torch_dtype(world),
         head_num=world.num_kv_heads,
         head_dim=world.head_dim,
         **sglang.value_dim(world),

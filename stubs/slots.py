@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_batch
-from stubs.kv_memory import kv_memory
+from stubs.kv_memory import POISON, kv_memory
 from stubs.live import LiveRequest
 from stubs.window_slots import WindowSlots
 from stubs.world import World
 
-# What a slot that no live request owns holds in K and V: large and finite in every dtype, so that a stray read shows.
-POISON = 1000.0
+__all__ = ["POISON", "SlotKeeper", "kv_buffers"]
 
 
 class SlotKeeper:
@@ -28,13 +27,13 @@ class SlotKeeper:
         self.holders: Counter[int] = Counter()  # page -> live requests that hold it
         self.window: WindowSlots | None = None
         if world.window_tokens:
-            self.window = WindowSlots(world, self.allocator, runners[0].token_to_kv_pool, POISON)
+            self.window = WindowSlots(world, self.allocator, runners[0].token_to_kv_pool)
             self.allocator = self.allocator.full_attn_allocator
             self.window.lay_out(self._order(self.window.pages, seed))
         self.allocator.free_pages = self._order(self.allocator.free_pages, seed)
         for runner in runners:
-            for buffer in kv_buffers(runner.token_to_kv_pool):
-                buffer.fill_(POISON)
+            for buffer in kv_memory(runner.token_to_kv_pool):
+                buffer.poison(slice(None))
 
     def _order(self, pages: torch.Tensor, seed: int) -> torch.Tensor:
         """An allocator's free pages in the order that the world's layout asks for."""
@@ -102,7 +101,7 @@ class SlotKeeper:
             for runner in self.runners:
                 for held in kv_memory(runner.token_to_kv_pool):
                     if held.mapping is None:
-                        held.tensor[index] = POISON
+                        held.poison(index)
         live.slots, live.written = live.slots[:keep], min(live.written, keep)
         sglang.free_row(self.rows, live.record)
 

@@ -16,11 +16,10 @@ from stubs.world import World
 class WindowSlots:
     """Takes peers from and gives them back to SGLang's own SWATokenToKVPoolAllocator, whose mapping kernels read."""
 
-    def __init__(self, world: World, allocator: Any, pool: Any, poison: float) -> None:
+    def __init__(self, world: World, allocator: Any, pool: Any) -> None:
         self.world = world
         self.allocator = allocator
         self.pool = pool
-        self.poison = poison
         self.margin = sglang_window.eviction_margin(world)
 
     @property
@@ -75,4 +74,4 @@ class WindowSlots:
         rows = torch.tensor([peer for peer in peers if peer], dtype=torch.int64, device=mapping.device)
         for buffer in kv_memory(self.pool):
             if buffer.mapping is not None:
-                buffer.tensor[rows] = self.poison
+                buffer.poison(rows)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 DTYPES = ("float32", "float16", "bfloat16")
+KV_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2")
 LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
 RUNNERS = ("fake", "real")
 DEVICES = ("cpu", "cuda")
@@ -32,6 +33,8 @@ class World:
     ``window_tokens``: the size of a pool of their own for the layers that have a window (0 = one pool for all layers).
     ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
     ``v_head_dim``: of the values, where it is not that of the keys, ``head_dim`` (0: it is).
+    ``kv_dtype`` of KV in the pool ("auto": the world's), as k / k_scale, for a k_scale of ``kv_scale`` eighths and a v_scale
+    of as many quarters (0: none, which is 1).
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     """
@@ -69,6 +72,8 @@ class World:
     radix_cache: int = 1
     sinks: int = 0
     v_head_dim: int = 0
+    kv_dtype: str = "auto"
+    kv_scale: int = 0
     graph: int = 0
 
     @property
@@ -85,6 +90,11 @@ class World:
     def layer_widths(self) -> tuple[int, int, int]:
         """Columns of a layer's q, k and v."""
         return self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim, self.num_kv_heads * self.v_dim
+
+    @property
+    def kv_scales(self) -> tuple[float, float]:
+        """What K and V are divided by before they are stored."""
+        return (self.kv_scale / 8, self.kv_scale / 4) if self.kv_scale else (1.0, 1.0)
 
     @property
     def is_speculative(self) -> bool:
@@ -136,6 +146,7 @@ class World:
         _check_member("runner", self.runner, RUNNERS)
         _check_member("device", self.device, DEVICES)
         _check_member("dtype", self.dtype, DTYPES)
+        _check_member("kv_dtype", self.kv_dtype, KV_DTYPES)
         _check_member("layout", self.layout, LAYOUTS)
         _check_member("spec_algorithm", self.spec_algorithm, SPEC_ALGORITHMS)
         _check_member("spec_mode", self.spec_mode, SPEC_MODES)
@@ -149,16 +160,19 @@ class World:
             raise WorldError(f"world.max_total_tokens {self.max_total_tokens} is no multiple of page {self.page_size}")
         if self.xai_temperature_len == 1:
             raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
+        if self.kv_scale and self.kv_dtype == "auto":
+            raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
         self._check_window_pool()
         self._check_speculative()
 
     def _check_window_pool(self) -> None:
         if not self.window_tokens:
             return
-        if not (self.sliding_window and self.alternate_layers and self.num_layers > 1):
+        window, alternate, layers = self.sliding_window, self.alternate_layers, self.num_layers
+        if not (window and alternate and layers > 1):
             raise WorldError(
-                f"world.window_tokens is {self.window_tokens} with {self.sliding_window=}, {self.alternate_layers=}, "
-                f"{self.num_layers=}; expected a window, on every second of two layers or more"
+                f"world.window_tokens is {self.window_tokens} with {window=} {alternate=} {layers=}; "
+                "expected a window, on every second of two layers or more"
             )
         if self.window_tokens % self.page_size:
             raise WorldError(f"world.window_tokens {self.window_tokens} is no multiple of page {self.page_size}")
@@ -226,6 +240,7 @@ _BOUNDS = (
     ("radix_cache", 0, 1),
     ("sinks", 0, 1),
     ("v_head_dim", 0, 512),
+    ("kv_scale", 0, 64),
     ("graph", 0, 256),
 )
 

@@ -17,9 +17,10 @@ from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
 from stubs.layer import layer_of
+from stubs.model_attention import sinks_of
+from stubs.quantised import as_stored
 from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
-from stubs.sglang import DTYPES
-from stubs.sinks import sinks_of
+from stubs.sglang import kv_torch_dtype
 from stubs.tap import Tap
 
 # What a logit far from 0 costs in precision: a few roundings of float32 (2 ** -24), of each of 16 or 32 products.
@@ -63,7 +64,7 @@ def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
 
 def _compared(view: StepView) -> Iterator[_Compared]:
     table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
-    tolerance = table[DTYPES[view.world.dtype]] + SHIFT_BLUR * abs(view.world.logit_shift)
+    tolerance = table[kv_torch_dtype(view.world)] + SHIFT_BLUR * abs(view.world.logit_shift)
     for tap in (tap.on_host for tap in view.taps):
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.v_dim).double()
         for row in view.plan.rows:
@@ -122,8 +123,8 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tens
     v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
     return attend(
         tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
-        torch.cat([history.k, k]),
-        torch.cat([history.v, v]),
+        torch.cat([history.k, as_stored(world, k, "K")]),
+        torch.cat([history.v, as_stored(world, v, "V")]),
         scale=layer.scaling,
         mask=_mask(layer.window, row, rule),
         logit_cap=0.0 if rule.ignores_logit_cap else float(layer.logit_cap),

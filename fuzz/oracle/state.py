@@ -17,7 +17,8 @@ import torch
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
-from stubs.kv_memory import kv_memory
+from stubs.kv_memory import KVBuffer, kv_memory
+from stubs.tap import Tap
 
 
 def inputs_unchanged(view: StepView) -> list[Fault]:
@@ -70,8 +71,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
             faults.append(_kv_fault(view, "stray_kv_write", buffer.name, where))
     for tap in view.taps:
         for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
-            new, loc = tap.k if buffer.half == "K" else tap.v, buffer.rows_at(slots)
-            wanted = new.reshape(plan.tokens, *buffer.tensor.shape[1:]).to(buffer.tensor.dtype)
+            loc, wanted = buffer.rows_at(slots), _stored(view, buffer, tap)
             wrong = _rows_differ(buffer.tensor[loc], wanted)
             if bool(wrong.any()):
                 faults.append(_kv_fault(view, "kv_not_written", buffer.name, f"rows {loc[wrong].tolist()[:8]}"))
@@ -101,8 +101,13 @@ def restore_kv(view: StepView) -> None:
     slots = _locations(view)
     for tap in view.taps:
         for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
-            new, tensor = tap.k if buffer.half == "K" else tap.v, buffer.tensor
-            tensor[buffer.rows_at(slots)] = new.reshape(plan.tokens, *tensor.shape[1:]).to(tensor.dtype)
+            buffer.tensor[buffer.rows_at(slots)] = _stored(view, buffer, tap)
+
+
+def _stored(view: StepView, buffer: KVBuffer, tap: Tap) -> torch.Tensor:
+    """[tokens, num_kv_heads, head_dim]: what the buffer is to hold of the step's tokens."""
+    new, scale = (tap.k, view.world.kv_scales[0]) if buffer.half == "K" else (tap.v, view.world.kv_scales[1])
+    return buffer.encode(new.reshape(view.plan.tokens, *buffer.tensor.shape[1:]), scale)
 
 
 def _locations(view: StepView) -> torch.Tensor:

@@ -60,6 +60,8 @@ def _check_packed(function: str, name: str, tensor: torch.Tensor, dtype: torch.d
     require(tensor.dim() == 3, function, name, f"{tuple(tensor.shape)}, expected [rows, heads, head dim]")
     require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1")
     require(tensor.dtype == dtype, function, name, f"is {tensor.dtype}, q is {dtype}")
+    # SGLang says so too, of a server whose one backend is fa3 (arg_groups/overrides.py).
+    require(dtype != torch.float8_e5m2, function, name, "is float8_e5m2; of fp8 FlashAttention 3 takes e4m3 alone")
 
 
 def _check_heads(function: str, q: torch.Tensor, kv_heads: int, head_dim: int) -> None:

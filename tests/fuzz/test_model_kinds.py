@@ -21,8 +21,19 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         (5, lambda world: world.sinks),
         (1, lambda world: world.sinks and world.window_tokens),
         (5, lambda world: 0 < world.v_head_dim < world.head_dim),
+        (5, lambda world: world.kv_dtype == "fp8_e4m3"),
+        (1, lambda world: world.kv_dtype == "fp8_e5m2" and world.kv_scale),
     ],
-    ids=["window pool", "no prefix cache", "window pool under a tree", "sinks", "both", "narrower values"],
+    ids=[
+        "window pool",
+        "no prefix cache",
+        "window pool under a tree",
+        "sinks",
+        "both",
+        "narrower values",
+        "fp8",
+        "scaled",
+    ],
 )
 def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> None:
     assert sum(map(bool, map(is_one, WORLDS))) >= percent * len(WORLDS) / 100

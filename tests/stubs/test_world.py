@@ -44,6 +44,12 @@ def test_missing_fields_take_their_defaults() -> None:
         ({"spec_algorithm": "X"}, "world.spec_algorithm is 'X'; expected one of '', 'EAGLE'"),
         ({"spec_mode": "both"}, "world.spec_mode is 'both'; expected one of 'prefill', 'decode'"),
         ({"page_size": 0}, "world.page_size is 0; expected 1..128"),
+        ({"kv_dtype": "int4"}, "world.kv_dtype is 'int4'; expected one of 'auto', 'fp8_e4m3', 'fp8_e5m2'"),
+        ({"kv_scale": 4}, "world.kv_scale is 4 with kv_dtype 'auto'; expected 0: only fp8 is scaled"),
+        (
+            {"window_tokens": 64, "sliding_window": 4},
+            "world.window_tokens is 64 with window=4 alternate=0 layers=1; expected a window, on every second of two layers or more",
+        ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),

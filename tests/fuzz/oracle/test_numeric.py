@@ -13,8 +13,8 @@ from fuzz.oracle.numeric import matches_reference
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan
 from stubs.live import History
+from stubs.model_attention import sinks_of
 from stubs.reference import attend
-from stubs.sinks import sinks_of
 from stubs.tap import Tap
 from stubs.world import World
 

@@ -1,4 +1,7 @@
-"""Attention sinks: a logit a head that takes weight and gives no value, as gpt-oss has them on every layer."""
+"""A layer as its model calls it: with the model's attention sinks, and with K and V that the call may change.
+
+Sinks are a logit a head that takes weight and gives no value, as gpt-oss has them on every layer.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,16 @@ class SinkAttention:
         return self.layer(*args, sinks=self.sinks, **kwargs)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SpentAttention:
+    """A model's attention whose K and V are not needed afterwards: SGLang's pools scale them in place."""
+
+    layer: Any
+
+    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self.layer(q, k.clone(), v.clone(), *args, **kwargs)
+
+
 def sinks_of(world: World, layer: int) -> torch.Tensor:
     """The sinks of layer ``layer`` on the host: weights, which are a part of the world and not of the program's data.
 
@@ -33,6 +46,10 @@ def sinks_of(world: World, layer: int) -> torch.Tensor:
     return drawn if world.prefill == "trtllm_mha" else drawn.bfloat16()
 
 
-def with_sinks(world: World, layers: list[Any]) -> list[Any]:
-    """The model's attention layers as it calls them."""
-    return [SinkAttention(layer, sinks_of(world, index).to(world.device)) for index, layer in enumerate(layers)]
+def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
+    """The model's attention layers as it calls them; drafts are Llamas, which have no sinks."""
+    if world.kv_scale:
+        layers = [SpentAttention(layer) for layer in layers]
+    if world.sinks and not is_draft:
+        layers = [SinkAttention(layer, sinks_of(world, index).to(world.device)) for index, layer in enumerate(layers)]
+    return layers

@@ -1,4 +1,4 @@
-"""Sinks: whose they are, and how a layer is called with them."""
+"""How a model calls its layers: with its sinks, with K and V that may be changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stubs.sinks import sinks_of, with_sinks
+from stubs.model_attention import as_called, sinks_of
 from stubs.world import World
 
 WORLD = World(num_heads=4, num_layers=2, sinks=1)
@@ -26,9 +26,22 @@ def test_trtllm_mha_gets_float32_and_others_bfloat16() -> None:
 
 def test_the_model_hands_its_sinks_to_the_layer() -> None:
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    (attention,) = with_sinks(WORLD, [lambda *given, **named: calls.append((given, named))])
+    (attention,) = as_called(WORLD, [lambda *given, **named: calls.append((given, named))], is_draft=False)
     attention(1, 2, save_kv_cache=False)
     ((given, named),) = calls
     assert given == (1, 2)
     assert named["save_kv_cache"] is False
     assert torch.equal(named["sinks"], sinks_of(WORLD, 0))
+
+
+def test_drafts_have_no_sinks() -> None:
+    layer = object()
+    assert as_called(WORLD, [layer], is_draft=True) == [layer]
+
+
+def test_k_and_v_are_the_callees_to_change_where_they_are_scaled() -> None:
+    k, v = torch.ones(2), torch.ones(2)
+    world = World(kv_dtype="fp8_e4m3", kv_scale=4)
+    (attention,) = as_called(world, [lambda q, k, v: (k.div_(2), v.div_(2))], is_draft=False)
+    attention(None, k, v)
+    assert (k.tolist(), v.tolist()) == ([1, 1], [1, 1])
