@@ -3,7 +3,7 @@
 from fuzz.bisection import BisectResult
 from fuzz.comparison import Cell, CompareResult
 from fuzz.repro import read_program
-from fuzz.revisions.bisect import bisect_commits, bisect_releases
+from fuzz.revisions.bisect import bisect_commits, bisect_releases, refine
 from fuzz.revisions.compare import compare
 from fuzz.revisions.replay import ReplayResult, replay, replay_all
 from fuzz.revisions.rig import CANNOT_TELL, NOT_SHOWN, SHOWN, Rig
@@ -24,6 +24,7 @@ __all__ = [
     "bisect_releases",
     "compare",
     "read_program",
+    "refine",
     "replay",
     "replay_all",
     "replay_sanitized",

@@ -8,10 +8,12 @@ alike, is not seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz.bisection import BisectResult
 from fuzz.git import commit_of
+from fuzz.history import FIXED
 from fuzz.published import between
 from fuzz.revisions.commits import line_between, side_line, subject_of
 from fuzz.revisions.progress import open_progress
@@ -76,6 +78,22 @@ def bisect_commits(
     result = _result(trial, line, {})
     shown = {position for change in result.changes for position in (change.first, change.last)} | {0, len(line) - 1}
     return _result(trial, line, {line[at]: subject_of(checkout, line[at].rpartition("@")[2]) for at in shown})
+
+
+def refine(
+    path: Path, repo: Path, result: BisectResult, times: int, rig: Rig, tell: Callable[[str], None] = silent
+) -> list[BisectResult]:
+    """The commits behind each change that a bisection over releases found, release X.Y.Z being the tag vX.Y.Z of ``repo``.
+
+    The state of each goes into a folder of its own below ``rig.out``. Raises as ``bisect_commits``.
+    """
+    found = []
+    for change in result.changes:
+        before, after = (f"v{result.line[at].removeprefix('pypi:')}" for at in (change.first - 1, change.last))
+        good, bad = (after, before) if change.kind == FIXED else (before, after)
+        within = replace(rig, out=rig.out / f"{before}..{after}" if rig.out else None)
+        found.append(bisect_commits(path, repo, [good], [bad], times, within, tell))
+    return found
 
 
 def _searched(trial: Trial, checkout: Path, commits: list[str]) -> list[str]:

@@ -56,6 +56,8 @@ def bisect(
 ) -> int:
     """Find where the bug of a saved repro was introduced and where it was fixed.
 
+    With --releases and --repo, the commits between the releases that differ are searched next (tag vX.Y.Z is X.Y.Z).
+
     Over releases each is tried. Over commits (of first parents; those of a merge follow) both ends are confirmed, then
     the stretches between them are halved. What cannot be tested is stepped over, and the range that leaves is said.
 
@@ -64,19 +66,23 @@ def bisect(
     _check(releases, repo, good, bad)
     rig = Rig(python, out, results=default_results() if cache else None)
     with Display(console(stderr=True)) as display:
-        if repo is None:
-            assert releases is not None
+        if releases is not None:
             result = revisions.bisect_releases(path, releases, times, rig, workers, display.phase)
         else:
+            assert repo is not None
             result = revisions.bisect_commits(path, repo, good, bad, times, rig, display.phase)
+        refined: list[BisectResult] = []
+        if releases is not None and repo is not None:
+            refined = revisions.refine(path, repo, result, times, rig, display.phase)
     if as_json:
-        print_json(result.to_json())
+        print_json({**result.to_json(), **({"commits": [one.to_json() for one in refined]} if refined else {})})
     else:
-        console().print(matrix.bisect_table(result))
-        click.echo("\n".join(result.answers))
+        for one in (result, *refined):
+            console().print(matrix.bisect_table(one))
+            click.echo("\n".join(one.answers))
     if out is not None:
         _write_reports(out, result)
-    return result.exit_code
+    return max(one.exit_code for one in (result, *refined))
 
 
 def _write_reports(out: Path, result: BisectResult) -> None:
@@ -89,8 +95,7 @@ def _write_reports(out: Path, result: BisectResult) -> None:
 
 
 def _check(releases: str | None, repo: Path | None, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
-    over_commits = bool(repo and good and bad)
-    if over_commits == bool(releases) or (releases and (repo or good or bad)):
+    if not (releases and not good and not bad) and not (repo and good and bad and not releases):
         raise click.UsageError(
             "expected either --releases FIRST..LAST, or --repo DIR with --good REV and --bad REV",
             click.get_current_context(),

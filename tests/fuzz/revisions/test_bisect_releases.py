@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fuzz.published import between
-from fuzz.revisions import Rig, bisect_releases
+from fuzz.revisions import Rig, bisect_releases, refine
 from fuzz.targets import TargetError
 from tests.fuzz.conftest import FAKE_EXECUTOR
-from tests.fuzz.revisions.histories import SOURCES, write_script
+from tests.fuzz.revisions.histories import SOURCES, History, write_script
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +112,18 @@ def test_repro_that_does_not_hold_where_it_was_found_is_refused(rig: Rig, tmp_pa
     (answer,) = result.answers
     assert answer.startswith("cannot tell: it does not hold on pypi:9.3, where it was found (clean 0/20: ")
     assert (len(result.cells), result.exit_code) == (1, 125)
+
+
+@pytest.mark.usefixtures("index")
+def test_commits_between_the_releases_follow(rig: Rig, tmp_path: Path) -> None:
+    script, history = write_script(tmp_path / "a.py", found_on="pypi:9.2"), History(tmp_path / "checkout")
+    history.add("cCbBic")
+    for version, number in (("9.1.post1", 0), ("9.2", 3), ("9.2.post1", 3), ("9.3", 5)):
+        history.git("tag", f"v{version}", str(number))
+    result = bisect_releases(script, "9.1.post1..9.3", 3, rig)
+    found = refine(script, history.folder, result, 3, rig)
+    lines = [[str(history.number(target)) for target in one.line] for one in found]
+    told = [[change.named(line) for change in one.changes] for one, line in zip(found, lines, strict=True)]
+    assert told == [["2"], ["4..5"]]
+    assert [one.exit_code for one in found] == [0, 125]
+    assert (tmp_path / "out" / "v9.2.post1..v9.3" / "bisect.json").is_file()
