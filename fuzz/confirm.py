@@ -96,13 +96,18 @@ def confirm(runner: Runner, program: Program, finding: Finding, patience: Patien
 
 
 def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Real | None:
-    """The same program under the real runner, each time in a fresh process; None if it was there already."""
+    """The same program under the real runner, each time in a fresh process; None if it was there already.
+
+    It takes long to start: past the deadline it is not tried.
+    """
     world = confirmed.program.world
     if world.runner == "real":
         return None
     program = replace(confirmed.program, world=replace(world, runner="real"))
     shown = runs = 0
-    while runs < REAL_RUNS and (runs == 0 or not patience.is_over):
+    if patience.is_over:
+        return Real(why_not="no time was left")
+    while runs < REAL_RUNS and not patience.is_over:
         runner.renew()
         trace = runner.run(program, patience.program_seconds)
         is_shown = shown_in(trace, confirmed.finding.signature) is not None

@@ -19,6 +19,7 @@ from fuzz.store import write_whole
 
 HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
 EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
+EXAMINE_LAST_SECONDS = 30  # for the run under way then, which may be of the real runner and takes seconds to start
 LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
 
 
@@ -67,7 +68,7 @@ class Examiner:
     def _patience(self, worker: WorkerProcess, finding: Finding) -> Patience:
         seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
         deadline = min(time.monotonic(), self.deadline) + EXAMINE_SECONDS
-        worker.until = deadline + LAST_SECONDS
+        worker.until = deadline + EXAMINE_LAST_SECONDS
         return Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
 
     def _provenance(self, confirmed: Confirmed) -> Provenance:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fuzz.choice import Choices, Seeded
-from fuzz.ledger import InvalidOp, Ledger, State, accept_max, input_max
+from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.request import InvalidOp, State, accept_max, input_max
 from fuzz.worlds import PAGE_SIZES, SHAPES, draw_world, modes_of, page_sizes_for
 from stubs.world import World
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzz.ledger import InvalidOp, Ledger, State, accept_max, input_max
+from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Mixed, Op, Retract, Row, Verify
+from fuzz.request import InvalidOp, State, accept_max, input_max
 from stubs.world import World
 
 

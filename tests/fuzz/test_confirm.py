@@ -97,6 +97,12 @@ def test_why_the_real_runner_cannot_tell() -> None:
     assert (real, runner.runs) == (Real(why_not="unsupported: no window here"), 1)
 
 
+def test_real_runner_is_not_tried_when_time_is_up() -> None:
+    runner = FakeRunner(has_decode)
+    real = confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), OVER)
+    assert (real, runner.runs) == (Real(why_not="no time was left"), 0)
+
+
 def test_finding_of_the_real_runner_needs_no_other() -> None:
     program = replace(PROGRAM, world=replace(PROGRAM.world, runner="real"))
     assert confirm_real(FakeRunner(has_decode), Confirmed(program, finding(), 10, 10), FOREVER) is None

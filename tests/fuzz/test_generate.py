@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from fuzz.choice import Bytes, exhaustive
 from fuzz.generate import Limits, LimitsError, generate, program_for
-from fuzz.ledger import Ledger, State, check
+from fuzz.ledger import Ledger, check
 from fuzz.program import Extend, Program, Verify, parse
+from fuzz.request import State
 from fuzz.trace import MODES, REPLAYED
 from stubs.world import World
 

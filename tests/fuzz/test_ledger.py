@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fuzz.ledger import InvalidOp, Ledger, State, accept_max, check, input_max, length_max
+from fuzz.ledger import Ledger, check
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, ProgramError, Retract, Row, Verify
+from fuzz.request import InvalidOp, State, accept_max, input_max, length_max
 from stubs.world import World, WorldError
 
 WORLD = World()

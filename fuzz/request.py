@@ -1,0 +1,70 @@
+"""One live request as a ledger keeps it, and how long requests may get.
+
+Sources of the limits, in SGLang: ``managers/tp_worker.py`` and ``managers/scheduler.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from stubs.world import World
+
+
+class State(Enum):
+    """Where a request stands; KEPT is finished with its KV in the prefix cache, GONE is finished without."""
+
+    RUNNING = "running"
+    CHUNKED = "mid-chunk"
+    RETRACTED = "retracted"
+    KEPT = "finished and cached"
+    GONE = "finished"
+
+
+class InvalidOp(Exception):
+    """An op that cannot come next; ``what`` is given, ``expected`` is the rule."""
+
+    def __init__(self, what: str, expected: str) -> None:
+        super().__init__(f"{what}; expected {expected}")
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Lengths are in tokens, ``pages`` holds page numbers in order of position.
+
+    ``length`` is L, the KV committed. ``cacheable``: the part of it that the prefix cache knows, which is what the
+    last extend computed until the request finishes. ``owed``: the length a re-admitted request extends to, else 0.
+    """
+
+    state: State
+    length: int = 0
+    cacheable: int = 0
+    owed: int = 0
+    pages: list[int] = field(default_factory=list)
+
+
+def input_max(world: World) -> int:
+    """Longest prompt: five below the longest request (managers/tp_worker.py)."""
+    return min(world.context_len, world.max_total_tokens) - 1 - 5
+
+
+def length_max(world: World) -> int:
+    """Most tokens of KV a request has when its last step begins to run, that step's one token included.
+
+    Prompt and output have at most min(context, pool) - 2 tokens, and the last one is never written; with overlap
+    a finished request runs one step more (managers/scheduler.py, init_req_max_new_tokens).
+    """
+    return min(world.context_len, world.max_total_tokens) - 3 + world.overlap
+
+
+def accept_max(world: World) -> int:
+    """Most tokens any verify can commit: the longest path that every tree has, and the bonus token.
+
+    A tree's nodes are chosen by score out of k on the first level and k*k on each other; a parent never scores less
+    than its child, so a level is reached for certain once the nodes outnumber all levels above it.
+    """
+    nodes, topk = world.spec_draft_tokens - 1, world.spec_topk
+    depth, above = 0, 0
+    while depth < world.spec_steps and nodes > above:
+        depth, above = depth + 1, topk + depth * topk * topk
+    return depth + 1
