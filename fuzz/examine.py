@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzz.confirm import CONFIRM_SHARE, Confirmed, Patience, confirm, confirm_real, smallest
+from fuzz.confirm import CONFIRM_SHARE, Confirmed, Patience, Real, confirm, confirm_real, smallest
 from fuzz.death import HANG
 from fuzz.finding import Finding
 from fuzz.order import CampaignOptions
@@ -54,7 +54,7 @@ class Examiner:
             if self.options.shrink and confirmed.shown and not is_taken:
                 confirmed = smallest(worker, confirmed, patience)
             if confirmed.shown:
-                confirmed = replace(confirmed, real=confirm_real(worker, confirmed, patience))
+                confirmed = replace(confirmed, real=self._under_real_runner(worker, confirmed, patience))
             is_whole = True
         except (Stopped, WorkerError):
             pass  # the finding is saved as it stands, and the worker's next program meets the same trouble
@@ -64,6 +64,14 @@ class Examiner:
             text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, self._provenance(confirmed))
             write_whole(path, text)
         return Examined(confirmed, str(path), is_whole)
+
+    def _under_real_runner(self, worker: WorkerProcess, confirmed: Confirmed, patience: Patience) -> Real | None:
+        try:
+            return confirm_real(worker, confirmed, patience)
+        except Stopped:
+            if self.stop.is_set():
+                raise
+            return Real(why_not="no time was left")
 
     def _patience(self, worker: WorkerProcess, finding: Finding) -> Patience:
         seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds

@@ -147,6 +147,7 @@ def write_program(program: Program, finding: Finding, reason: str, provenance: P
     values |= {"signature": str(finding.signature), "program": program.text.rstrip("\n")}
     values |= {"found_on": provenance.found_on, "seen_on": ", ".join(provenance.seen_on)}
     values |= {"command": provenance.command, "versions": provenance.versions, "real": provenance.under_real_runner}
+    values |= {"needs": _one_line(finding.evidence.get(NEEDS, ""))}
     template = _templates().get_template("program.py.jinja")
     return template.render(values, shown=provenance.shown, runs=provenance.runs).strip("\n") + "\n"
 

@@ -177,3 +177,13 @@ def test_real_runner_has_its_line(make: MakeCanned, real: Real, line: str) -> No
     assert write_script(*make(), replace(PROVENANCE, real=real)).splitlines() == [*plain[:3], line, *plain[3:]]
     program, finding, _ = make()
     assert line in write_program(program, finding, "reason", replace(PROVENANCE, real=real)).splitlines()
+
+
+def test_program_file_says_what_it_needs() -> None:
+    program, finding, _ = wrong_output()
+    needy = replace(finding, evidence={"needs": "sglang.srt.a.B.name from child"})
+    assert (
+        "Needs sglang.srt.a.B.name from child, which the wrapper lacks: `seamripper replay` supplies it."
+        in write_program(program, needy, "reason", PROVENANCE).splitlines()
+    )
+    assert "Needs" not in write_program(program, finding, "reason", PROVENANCE)
