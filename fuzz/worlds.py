@@ -11,6 +11,7 @@ from stubs.page_sizes import PAGE_SIZES_OF
 from stubs.world import LAYOUTS, SPEC_MODES, World
 
 PAGE_SIZES = (1, 2, 4, 8, 16)
+LARGE_PAGES = (32, 64, 128)  # served, but few programs come to the end of such a page
 SPEC_STEPS_MAX = 4  # drafts in service have 2 to 5 steps; each costs a row of every request
 HEADS = ((2, 1), (1, 1), (2, 2), (4, 2))
 # Short contexts are come to the end of within a program; 96 leaves room for trees on pages of their own.
@@ -59,6 +60,8 @@ def draw_world(
     num_heads, num_kv_heads = choices.pick(HEADS)
     sizes = page_sizes_for(pair, page_sizes)
     page_size = choices.pick(sizes)
+    if sizes == PAGE_SIZES and choices.chance(1, 12):
+        page_size = choices.pick(LARGE_PAGES)
     world = World(
         prefill=prefill,
         decode=decode,
@@ -125,6 +128,9 @@ def _draw_speculative(
     if topk > 1:
         # The tree's root and candidates (World.check has the formula); 8 rows are enough to branch twice.
         draft_tokens = choices.integer(2, min(1 + topk + (steps - 1) * topk * topk, 8))
+        # Each branch reserves pages of its own: a tree over large ones would ask for thousands of slots.
+        if single_slot_pages:
+            world = replace(world, page_size=min(world.page_size, PAGE_SIZES[-1]))
         if world.page_size > 1 and single_slot_pages and not choices.chance(1, 3):
             world = replace(world, page_size=1)
     return replace(
