@@ -23,7 +23,9 @@ VERIFY = f'{EXTEND}\n{{"accepts":[2],"draft_extend":1,"op":"verify","requests":[
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("version", ["0.5.5", "0.5.8"])  # before and after rows were counted, imports were circular, ...
+@pytest.mark.parametrize(
+    "version", ["0.5.5", "0.5.8"]
+)  # before and after rows were counted, imports were circular, ...
 @pytest.mark.parametrize("text", [f"{WORLD}{PLAIN}\n{STEPS}", f"{WORLD}{TREE}\n{VERIFY}"], ids=["plain", "tree"])
 def test_a_program_runs_clean(real_worker: Callable[[str], WorkerProcess], version: str, text: str) -> None:
     trace = real_worker(version).run(parse(text), 300)

@@ -61,9 +61,7 @@ def test_a_row_for_each_bug_and_the_total(
     assert lines[-1] == "1 of 2 known bugs detected (numeric 1)"
 
 
-def test_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, bugs: str
-) -> None:
+def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, bugs: str) -> None:
     found(monkeypatch, DETECTED, MISSED)
     main(["bench", "--bugs", bugs, "--out", str(tmp_path), "--json"])
     answer = json.loads(capsys.readouterr().out)
@@ -100,9 +98,7 @@ def test_two_minutes_and_one_seed_are_the_default(monkeypatch: pytest.MonkeyPatc
         (["--mutants", "1", "--seeds", "2"], "--seeds goes with --bugs alone"),
     ],
 )
-def test_bad_usage_is_one_line(
-    capsys: pytest.CaptureFixture[str], bugs: str, words: list[str], line: str
-) -> None:
+def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str], bugs: str, words: list[str], line: str) -> None:
     given = [bugs if word == "LIST" else word for word in words]
     assert main(["bench", *given]) == 2
     assert capsys.readouterr().err == f"seamripper: {line}; see seamripper bench --help\n"
