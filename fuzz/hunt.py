@@ -32,6 +32,7 @@ from fuzz.trail import PROGRAM_SECONDS, Seen, Side, Trail
 from fuzz.worker import EXECUTOR
 
 RESULTS = "bugs.jsonl"
+DETAIL_MAX = 300  # characters: some four titles
 UNTOLD = (Verdict.INFRA, Verdict.STUB_GAP)  # of a run that says nothing of SGLang
 
 Say = Callable[[str], None]
@@ -131,19 +132,22 @@ class _Party:
 
     def campaign(self, seed: int, wanted: list[KnownBug]) -> None:
         self.say(f"{self.target}, seed {seed}: {len(wanted)} bug(s)")
-        trail, index = self.trail(self.target, seed), 0
+        trail, index, titles = self.trail(self.target, seed), 0, dict[str, None]()
         while wanted and trail.seconds < self.options.seconds:
             seen = trail.at(index)
             index += 1
+            titles |= dict.fromkeys(finding.title for finding in seen.findings)
             for bug in [bug for bug in wanted if _matching(bug, seen.findings)]:
                 wanted.remove(bug)
                 try:
                     self.ledger.note(self.look_into(bug, seed, index, seen))
                 except (TargetError, WorkerError) as error:  # of the target where it is fixed
                     self.give_up([bug], seed, str(error))
+        others = f"none of {len(titles)} other faults matches: {'; '.join(titles)}" if titles else "no fault was seen"
+        seconds = round(trail.seconds, 1)
         for bug in wanted:
-            missed = Hunted(bug, seed, self.options.seconds, MISSED, programs=index, seconds=round(trail.seconds, 1))
-            self.ledger.note(missed)
+            missed = Hunted(bug, seed, self.options.seconds, MISSED, detail=others[:DETAIL_MAX])
+            self.ledger.note(replace(missed, programs=index, seconds=seconds))
 
     def look_into(self, bug: KnownBug, seed: int, programs: int, seen: Seen) -> Hunted:
         """A match on present: confirmed and shrunk there, then sought on fixed."""

@@ -69,6 +69,7 @@ def test_a_fault_that_both_show_is_not(hunted: object) -> None:
 def test_no_match_is_missed(hunted: object) -> None:
     result = hunted(OTHER, CLEAN)  # type: ignore[operator]
     assert (result.state, result.signature) == ("missed", "")
+    assert result.detail == "none of 1 other faults matches: KeyError at step"
     assert result.seconds >= 0.5
 
 
