@@ -62,9 +62,14 @@ def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
     return float(((got - wanted).abs() - tolerance * (1 + wanted.abs())).max())
 
 
-def _compared(view: StepView) -> Iterator[_Compared]:
+def tolerance_of(view: StepView) -> float:
+    """How far an output may be off the truth, absolutely and relatively."""
     table = CUDA_TOLERANCES if view.world.device == "cuda" else TOLERANCES
-    tolerance = table[kv_torch_dtype(view.world)] + SHIFT_BLUR * abs(view.world.logit_shift)
+    return table[kv_torch_dtype(view.world)] + SHIFT_BLUR * abs(view.world.logit_shift)
+
+
+def _compared(view: StepView) -> Iterator[_Compared]:
+    tolerance = tolerance_of(view)
     for tap in (tap.on_host for tap in view.taps):
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.v_dim).double()
         for row in view.plan.rows:

@@ -23,14 +23,14 @@ class Leaf:
     pass
 
 
-def judged(replayed: list[float], eager: list[float], *, graph: Any = True, dtype: str = "float32") -> list[Fault]:
+def judged(replayed: list[float], eager: list[float], *, graph: Any = True, **world: Any) -> list[Fault]:
     def tap(values: list[float]) -> Tap:
         out = torch.tensor(values)[:, None]
         return Tap(0, out, out, out, out)
 
     rows = [SimpleNamespace(prefix=4, count=1) for _ in replayed]
     plan = SimpleNamespace(mode="decode_graph", graph=graph or None, rows=rows, padded_size=4)
-    view = StepView(World(dtype=dtype), plan, [tap(replayed)], [], {}, {}, None, Leaf(), lambda: ([tap(eager)], None))  # type: ignore[arg-type]
+    view = StepView(World(**world), plan, [tap(replayed)], [], {}, {}, None, Leaf(), lambda: ([tap(eager)], None))  # type: ignore[arg-type]
     return replay_equals_eager(view)
 
 
@@ -58,6 +58,10 @@ def test_nan_on_both_sides_is_the_eager_runs_affair() -> None:
 
 def test_a_narrow_dtype_has_its_own_tolerance() -> None:
     assert (judged([1.0], [1.01], dtype="bfloat16"), len(judged([1.0], [1.01]))) == ([], 1)
+
+
+def test_logits_far_off_are_less_exact() -> None:
+    assert (judged([1.0], [1.0003], logit_shift=200), len(judged([1.0], [1.0003]))) == ([], 1)
 
 
 def test_steps_without_a_graph_are_left_alone() -> None:
