@@ -56,6 +56,7 @@ def _with_window_pool(choices: Choices, world: World) -> World:
         window_tokens=max(request, world.max_total_tokens // 2 // page * page),
         radix_cache=0 if choices.chance(1, 2) else 1,
         xai_temperature_len=0,
+        graph=0,  # see fuzz.worlds
         # Pinned: the model's own write of K and V is tried on one pool.
         save_kv_cache=1,
     )

@@ -1,0 +1,86 @@
+"""The axes of a program: every field of a world and of a step, and whether it is drawn at random or pinned, and why.
+
+A field that is missing here fails the tests: nothing is left out of what is tested without a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """``owner`` is World or the class of a step; ``pins`` say where it does not vary, and why."""
+
+    owner: str
+    field: str
+    pins: tuple[str, ...] = ()
+    drawn: bool = True
+
+
+def _world(field: str, *pins: str) -> Axis:
+    return Axis("World", field, pins)
+
+
+def _given(field: str) -> Axis:
+    return Axis("World", field, ("the campaign's to choose, by --pair, --runner and --device",), drawn=False)
+
+
+REAL = "runner real: its tiny Llama has none"
+TREE = "over a tree: SGLang defines none, its kernels count rows of the mask and not depths"
+
+AXES: tuple[Axis, ...] = (
+    _given("prefill"),
+    _given("decode"),
+    _given("runner"),
+    _given("device"),
+    _world("dtype", "kv_dtype fp8: bfloat16, as served"),
+    _world("num_heads"),
+    _world("num_kv_heads"),
+    _world("head_dim"),
+    _world("num_layers"),
+    _world(
+        "page_size", "each backend's own sizes (stubs/page_sizes.py)", "over a tree: 16 at most, each branch has pages"
+    ),
+    _world("context_len"),
+    _world("max_running_requests"),
+    _world("max_total_tokens"),
+    _world("sliding_window", REAL, TREE),
+    _world("logit_cap", REAL, "sinks: the model that has them has no cap"),
+    _world("layout"),
+    _world("overlap"),
+    _world("spec_algorithm", "EAGLE alone"),
+    _world("spec_mode"),
+    _world("spec_steps", "4 at most: each costs a row of every request"),
+    _world("spec_topk", "3 at most"),
+    _world("spec_draft_tokens", "8 at most over a tree"),
+    _world("query_scalar", REAL),
+    _world("alternate_layers", REAL),
+    _world("xai_temperature_len", REAL, TREE, "sliding_window: no model has both"),
+    _world("save_kv_cache", REAL, "window_tokens, kv_dtype fp8: tried on one plain pool"),
+    _world("deterministic", REAL),
+    _world("logit_shift", REAL, "dtype below float32, logit_cap: tells nothing there"),
+    _world("graph", REAL, "window_tokens: the write locations of that pool are the graph runner's affair"),
+    _world("window_tokens", REAL),
+    _world("radix_cache", "window_tokens 0: it takes away, and adds nothing"),
+    _world("sinks", REAL),
+    _world("v_head_dim", REAL, "narrower than head_dim alone, as in the models that have it"),
+    _world("kv_dtype", REAL, "trtllm_mha on a CPU: SGLang's store of fp8 is compiled with nvcc"),
+    _world("kv_scale", "powers of two: dividing by one is exact"),
+    Axis("Row", "request"),
+    Axis("Row", "tokens"),
+    Axis("Row", "cached_from"),
+    Axis("Row", "cached"),
+    Axis("Row", "more"),
+    Axis("Extend", "rows"),
+    Axis("Mixed", "rows"),
+    Axis("Mixed", "requests"),
+    Axis("Decode", "requests"),
+    Axis("Verify", "requests"),
+    Axis("Verify", "accepts"),
+    Axis("Verify", "draft_extend"),
+    Axis("Verify", "draft_decode"),
+    Axis("Finish", "requests"),
+    Axis("Finish", "keep"),
+    Axis("Retract", "requests", ("one at a time: two retracts in a row are the same",), drawn=False),
+)
