@@ -179,7 +179,7 @@ def test_shrink(rig: Rig, specs: Specs, script: Path) -> None:
     result = shrink_path(script, specs(BUG)[0], rig)
     assert result.confirmed is not None
     assert [op.kind for op in result.confirmed.program.ops] == ["extend", "decode"]
-    assert (result.confirmed.shown, result.confirmed.runs, result.exit_code) == (3, 3, 0)
+    assert (result.confirmed.shown, result.confirmed.runs, result.exit_code) == (10, 10, 0)
 
 
 def test_nothing_to_shrink_says_why(rig: Rig, specs: Specs, script: Path) -> None:
