@@ -13,11 +13,10 @@ from collections.abc import Iterable
 import torch
 
 from fuzz.finding import Signature
+from fuzz.oracle.numeric import tolerance_of
 from fuzz.oracle.view import Fault, StepView
 from fuzz.place import innermost
 from stubs.graph import HostRead
-from stubs.reference import TOLERANCES
-from stubs.sglang import kv_torch_dtype
 
 
 def replay_equals_eager(view: StepView) -> list[Fault]:
@@ -25,7 +24,7 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
     if not view.replayed or view.rerun is None:
         return []
     eager, _ = view.rerun()
-    tolerance = 2 * TOLERANCES[kv_torch_dtype(view.world)]  # each run has one
+    tolerance = 2 * tolerance_of(view)  # each run has one
     worst = ("", 0.0)
     for replayed, plain in zip(view.taps, eager, strict=True):
         got, wanted = replayed.on_host.out.double(), plain.on_host.out.double()
