@@ -1,0 +1,92 @@
+"""What is tried to learn what a target can do, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fuzz.capability import Trial
+from stubs.world import World
+
+
+@dataclass(slots=True)
+class Target:
+    """Starts no twin of ``alone``, no world of ``apart``, none with more draft steps than ``steps``; notes what is run."""
+
+    alone: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    mute: tuple[str, ...] = ()  # halves that verify nothing
+    steps: int = 2
+    started: list[str] = field(default_factory=list)
+    verified: list[str] = field(default_factory=list)
+
+    def reason(self, world: World) -> str:
+        self.started.append(world.pair)
+        if world.prefill == world.decode and world.prefill in self.alone:
+            return f"no {world.prefill} here"
+        return "not these two" if world.pair in self.apart else ""
+
+    def starts(self, world: World) -> bool:
+        return not self.reason(world) and world.spec_steps <= self.steps
+
+    def verifies(self, world: World) -> bool:
+        self.verified.append(f"{world.pair} {world.spec_mode}")
+        return (world.prefill if world.spec_mode == "prefill" else world.decode) not in self.mute
+
+    def trial(self) -> Trial:
+        return Trial("cpu", self.reason, self.starts, self.verifies)
+
+
+def test_every_pair_that_starts_has_no_reason() -> None:
+    assert Target().trial().pairs(["a", "b"]) == {"a:a": "", "a:b": "", "b:a": "", "b:b": ""}
+
+
+def test_a_name_that_does_not_start_alone_is_not_tried_beside_others() -> None:
+    target = Target(alone=("b",))
+    assert target.trial().pairs(["a", "b"]) == {"a:a": "", "a:b": "no b here", "b:a": "no b here", "b:b": "no b here"}
+    assert target.started == ["a:a", "b:b"]
+
+
+def test_two_that_start_alone_may_not_start_together() -> None:
+    assert Target(apart=("a:b",)).trial().pairs(["a", "b"])["a:b"] == "not these two"
+
+
+def test_worlds_have_pages_that_both_halves_take() -> None:
+    pages = []
+
+    def reason(world: World) -> str:
+        pages.append((world.pair, world.page_size))
+        return ""
+
+    Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "trtllm_mha"])
+    assert pages == [
+        ("triton:triton", 1),
+        ("trtllm_mha:trtllm_mha", 16),
+        ("triton:trtllm_mha", 16),
+        ("trtllm_mha:triton", 16),
+    ]
+
+
+def test_a_mode_is_told_by_the_half_that_serves_it() -> None:
+    assert Target(mute=("b",)).trial().modes("a:b") == {"prefill": 4}
+    assert Target(mute=("b",)).trial().modes("b:a") == {"decode": 4}
+
+
+def test_a_half_is_verified_once_for_all_its_pairs() -> None:
+    target = Target()
+    trial = target.trial()
+    assert [trial.modes(pair) for pair in ("a:b", "a:c")] == [{"prefill": 4, "decode": 4}] * 2
+    assert target.verified == ["a:a prefill", "b:b decode", "c:c decode"]
+
+
+def test_where_two_steps_do_not_start_one_is_the_most() -> None:
+    assert Target(steps=1).trial().modes("a:b") == {"prefill": 1, "decode": 1}
+
+
+def test_a_pair_that_starts_with_no_drafts_has_no_modes() -> None:
+    assert Target(apart=("a:b",)).trial().modes("a:b") == {}
+
+
+def test_a_half_of_which_no_twin_starts_is_verified_in_the_pair_itself() -> None:
+    target = Target(alone=("a",))
+    assert target.trial().modes("a:b") == {"prefill": 4, "decode": 4}
+    assert target.verified == ["a:b prefill", "b:b decode"]
