@@ -11,7 +11,7 @@ _WRITTEN = {
     "flashinfer": {
         "BatchDecodeWithPagedKVCacheWrapper": "stubs.kernels.flashinfer_decode",
         "BatchPrefillWithPagedKVCacheWrapper": "stubs.kernels.flashinfer_prefill",
-        "BatchPrefillWithRaggedKVCacheWrapper": "stubs.kernels.flashinfer_prefill",
+        "BatchPrefillWithRaggedKVCacheWrapper": "stubs.kernels.flashinfer_ragged",
         "fast_decode_plan": "stubs.kernels.flashinfer_decode",
     },
     "flashinfer.cascade": {"merge_state": "stubs.kernels.flashinfer_attention"},

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from stubs.kernels.flashinfer_attention import merge_state
 from stubs.kernels.flashinfer_decode import BatchDecodeWithPagedKVCacheWrapper as Decode
 from stubs.kernels.flashinfer_prefill import BatchPrefillWithPagedKVCacheWrapper as Paged
-from stubs.kernels.flashinfer_prefill import BatchPrefillWithRaggedKVCacheWrapper as Ragged
+from stubs.kernels.flashinfer_ragged import BatchPrefillWithRaggedKVCacheWrapper as Ragged
 from stubs.reference import attend
 from tests.stubs.flashinfer_calls import K, Q, V, decode_plan, ints, keys_of, plan, planned, ragged_plan, workspace
 

@@ -12,7 +12,7 @@ from stubs.kernels.contract import ContractBreach, StandInGap
 from stubs.kernels.flashinfer_attention import merge_state
 from stubs.kernels.flashinfer_decode import BatchDecodeWithPagedKVCacheWrapper as Decode
 from stubs.kernels.flashinfer_prefill import BatchPrefillWithPagedKVCacheWrapper as Paged
-from stubs.kernels.flashinfer_prefill import BatchPrefillWithRaggedKVCacheWrapper as Ragged
+from stubs.kernels.flashinfer_ragged import BatchPrefillWithRaggedKVCacheWrapper as Ragged
 from tests.stubs.flashinfer_calls import K, Q, V, decode_plan, drawn, ints, planned, ragged_plan, workspace
 
 PAGED, RAGGED, DECODE = Paged.__name__, Ragged.__name__, Decode.__name__
