@@ -60,7 +60,12 @@ AXES: tuple[Axis, ...] = (
     _world("save_kv_cache", REAL, "window_tokens, kv_dtype fp8: tried on one plain pool"),
     _world("deterministic", REAL),
     _world("logit_shift", REAL, "dtype below float32, logit_cap: tells nothing there"),
-    _world("graph", REAL, "window_tokens: the write locations of that pool are the graph runner's affair"),
+    _world(
+        "graph",
+        REAL,
+        "window_tokens: the write locations of that pool are the graph runner's affair",
+        "kv_dtype fp8: scaling in place was not looked at under a graph yet",
+    ),
     _world("window_tokens", REAL),
     _world("radix_cache", "window_tokens 0: it takes away, and adds nothing"),
     _world("sinks", REAL),

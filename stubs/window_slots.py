@@ -24,7 +24,8 @@ class WindowSlots:
 
     @property
     def pages(self) -> torch.Tensor:
-        return self.allocator.swa_attn_allocator.free_pages
+        pages: torch.Tensor = self.allocator.swa_attn_allocator.free_pages
+        return pages
 
     def lay_out(self, pages: torch.Tensor) -> None:
         """Hand out ``pages`` from the other end: few slots then have the number of their peer."""
