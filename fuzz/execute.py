@@ -233,7 +233,9 @@ class _Run:
         """The mode to file an exception under that comes after this step and before the next forward batch is made."""
         if self.server.draft is None:
             return mode
-        return "draft_prefill" if isinstance(op, Extend) else "draft_extend" if isinstance(op, Verify) else mode
+        if isinstance(op, Verify):
+            return _first_mode(self.world, op) if mode.startswith("draft_decode") else "draft_extend"
+        return "draft_prefill" if isinstance(op, Extend) else mode
 
     def _step(self, index: int, plan: StepPlan) -> int:
         """Run one forward and let every oracle judge it; returns the number of faults."""

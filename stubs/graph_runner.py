@@ -276,8 +276,9 @@ class ExtendGraphRunner(GraphRunner):
         info.extend_seq_lens_tensor = buffers.extend_seq_lens[:size]
         if size != batch.batch_size:
             info.positions = buffers.positions[: len(batch.positions)]
-            info.num_correct_drafts = _padded(info.num_correct_drafts, size, self.width)
-            info.num_accept_tokens = _padded(info.num_accept_tokens, size, self.width)
+            for name in ("num_correct_drafts", "num_accept_tokens", "accept_length"):  # the last up to 0.5.10
+                if hasattr(info, name):
+                    setattr(info, name, _padded(getattr(info, name), size, self.width))
         view = sglang_graph.replay_view(batch, buffers, size, self.width, self.fill, self.mode)
         view.req_pool_indices, view.seq_lens = buffers.req_pool_indices, buffers.seq_lens
         view.seq_lens_cpu = None if batch.seq_lens_cpu is None else buffers.seq_lens_cpu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -137,6 +137,13 @@ def mark_planned(batch: Any) -> None:
         mark()
 
 
-def logits_output(logits: torch.Tensor, hidden: torch.Tensor) -> Any:
-    """What a model's forward gives, as far as the draft's loop reads it."""
-    return SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=logits, hidden_states=hidden))
+class ModelOutput(NamedTuple):
+    """What a model's forward gives, as far as the draft's loop reads it: by name, or as a pair in old releases."""
+
+    logits_output: Any
+    can_run_cuda_graph: bool = False
+
+
+def logits_output(logits: torch.Tensor, hidden: torch.Tensor) -> ModelOutput:
+    """Logits [branches, vocabulary] and hidden states [branches, hidden size] as a model gives them."""
+    return ModelOutput(SimpleNamespace(next_token_logits=logits, hidden_states=hidden))

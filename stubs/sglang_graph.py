@@ -194,6 +194,7 @@ def extend_input_to_capture(width: int, size: int, hidden: torch.Tensor, device:
         hidden_states=hidden,
         num_correct_drafts=counts,
         num_accept_tokens=counts.clone(),
+        accept_length=counts.clone(),
         num_tokens_per_req=width,
         num_tokens_for_logprob_per_req=1,
         select_index=torch.arange(size, device=device) * width + width - 1,
