@@ -100,7 +100,9 @@ def test_each_mode_is_at_least_three_percent_of_the_steps(mode: str) -> None:
 
 def test_graphs_are_captured_in_a_third_of_the_worlds_that_can() -> None:
     worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(600)]
-    assert 160 <= sum(world.graph > 0 for world in worlds) <= 240
+    able = [world for world in worlds if not world.window_tokens and world.save_kv_cache]
+    assert 0.27 <= sum(world.graph > 0 for world in able) / len(able) <= 0.4
+    assert not any(world.graph for world in worlds if world not in able)
 
 
 def test_graphs_are_seldom_captured_of_a_half_that_refuses() -> None:
