@@ -80,24 +80,7 @@ def _starts(world: World) -> bool:
     return execute(Program(world, ()), ()).verdict is not Verdict.UNSUPPORTED
 
 
-SPEC_STEPS_MAX = 4
-
-
-def _chain_world(prefill: str, decode: str, mode: str, steps: int) -> World:
-    return World(
-        prefill=prefill,
-        decode=decode,
-        device=_device(),
-        spec_algorithm="EAGLE",
-        spec_mode=mode,
-        spec_steps=steps,
-        spec_topk=1,
-        spec_draft_tokens=steps + 1,
-    )
-
-
 def _verifies(world: World) -> bool:
-    """Whether a chain verify is anything but refused: a bug there is for the campaign to find."""
     program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
     return execute(program, ()).verdict is not Verdict.UNSUPPORTED
 
@@ -151,7 +134,9 @@ class _Run:
 
     def start(self) -> None:
         try:
-            with self._watched(None) if self.world.graph else nullcontext():  # capturing graphs runs kernels
+            # Capturing graphs runs kernels. SGLang's own runner warms up others first, over pools not known yet.
+            captures = self.world.graph and self.world.runner == "fake"
+            with self._watched(None) if captures else nullcontext():
                 self.server = _SERVERS[self.world.runner](self.world)
             self._add(host_reads(self.server.graphs.host_reads), 0, "start-up")
             self._judge_strays(0, "start-up")

@@ -114,7 +114,10 @@ def draft_input(
     cls = load("sglang.srt.speculative.eagle_info").EagleDraftInput
     topk, device = world.spec_topk, world.device
     if logits is None:
-        best = torch.ones(batch_size, topk, device=device), torch.zeros(batch_size, topk, dtype=torch.int64, device=device)
+        best = (
+            torch.ones(batch_size, topk, device=device),
+            torch.zeros(batch_size, topk, dtype=torch.int64, device=device),
+        )
     else:
         best = logits.softmax(dim=-1).topk(topk)
     return cls(
