@@ -249,8 +249,8 @@ class _Drawer:
         """Lengths of a chunk that ends on a page and leaves one of ``most`` tokens, a few pages long at most."""
         page = self.world.page_size
         first = page - done % page
-        # Chunks are to be many, not long.
-        return range(first, min(most, first + max(8, 3 * page)), page)
+        # Chunks are to be many, not long: of large pages one.
+        return range(first, min(most, first + max(8, min(3 * page, 64))), page)
 
     def _prefix(self, most: int) -> tuple[int | None, int]:
         """Whose KV a new prompt hits, and how many tokens of it, up to ``most``."""

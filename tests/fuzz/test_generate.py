@@ -124,7 +124,7 @@ def test_programs_have_as_many_ops_as_asked_for() -> None:
 
 def test_tokens_stay_within_reason() -> None:
     tokens = sorted(sum(row.tokens for op in p.ops for row in getattr(op, "rows", ())) for p in SAMPLE)
-    assert tokens[len(tokens) // 2] < 100 and tokens[-1] <= 350
+    assert tokens[len(tokens) // 2] < 100 and tokens[len(tokens) * 99 // 100] <= 300 and tokens[-1] <= 500
 
 
 def reached(program: Program) -> set[str]:
@@ -179,7 +179,7 @@ def test_limits_are_reached(situation: str, percent: float) -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("page_size", {1, 2, 4, 8, 16}),
+        ("page_size", {1, 2, 4, 8, 16, 32, 64, 128}),
         ("layout", {"contiguous", "shuffled", "interleaved", "descending"}),
         ("dtype", {"float32", "float16", "bfloat16"}),
         ("num_layers", {1, 2}),
