@@ -53,6 +53,7 @@ class StepPlan:
     batch: dict[str, Any] = field(default_factory=dict)
     graph: GraphRunner | None = None
     draft: DraftRun | None = None
+    input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
 
     @property
     def padded_size(self) -> int:
@@ -237,9 +238,13 @@ class Scheduler:
                 batch.seq_lens_cpu = batch.seq_lens_sum = None
             counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
             graph = self.server.graphs.draft_extend
-            extend_batch = sglang_spec.draft_extend_forward_batch(batch, self.server.draft, world, counts, graph)
+            predict = torch.arange(1, 1 + len(running) * width, device=world.device) % VOCAB_SIZE
+            extend_batch = sglang_spec.draft_extend_forward_batch(
+                batch, self.server.draft, world, counts, predict.clone(), graph
+            )
             causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
-            yield self._planned("draft_extend", causal, extend_batch, on_draft=True, graph=graph)
+            extend = self._planned("draft_extend", causal, extend_batch, on_draft=True, graph=graph)
+            yield replace(extend, input_ids=predict)
         elif self.server.draft is not None:
             self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
@@ -371,8 +376,9 @@ class Scheduler:
         graph: GraphRunner | None = None,
     ) -> StepPlan:
         runner = self.server.draft if on_draft else self.server.target
+        input_ids = batch.input_ids.clone()
         forward_batch = sglang_batch.forward_batch(batch, runner)
-        return self._planned(mode, parts, forward_batch, on_draft=on_draft, graph=graph)
+        return replace(self._planned(mode, parts, forward_batch, on_draft=on_draft, graph=graph), input_ids=input_ids)
 
     def _planned(
         self,

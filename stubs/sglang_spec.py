@@ -143,10 +143,12 @@ def verify_forward_batch(verify_input: Any, batch: Any, target: Any) -> Any:
     return verify_input.prepare_for_v2_verify(target.req_to_token_pool, source, worker)[0]
 
 
-def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: torch.Tensor, graph: Any = None) -> Any:
+def draft_extend_forward_batch(
+    batch: Any, draft: Any, world: World, accepts: torch.Tensor, predict: torch.Tensor, graph: Any = None
+) -> Any:
     """SGLang's own preparation of the draft model's extend over the verified window; returns its ForwardBatch.
 
-    ``graph`` is the runner that replays it, if any: then SGLang leaves its metadata to that.
+    ``predict`` int64 [B * width] are the tokens that the target made of the window. ``graph`` is the runner that replays it, if any: then SGLang leaves its metadata to that.
     """
     info = load("sglang.srt.speculative.eagle_info")
     by_method = hasattr(info.EagleDraftInput, "prepare_for_extend_to_fill_draft_kvcache")  # up to 0.5.13
@@ -163,7 +165,6 @@ def draft_extend_forward_batch(batch: Any, draft: Any, world: World, accepts: to
         num_front_tokens=0,
     )
     extend_input = cls(**values)
-    predict = torch.zeros(size * width, dtype=torch.int64, device=world.device)
     source = worker_batch(batch)
     if by_method:
         method = extend_input.prepare_for_extend_to_fill_draft_kvcache

@@ -9,6 +9,7 @@ ORACLES = (
     bounds.kernels_in_bounds,
     bounds.guards_intact,
     state.batch_sound,
+    state.tokens_as_given,
     state.inputs_unchanged,
     state.kv_written_where_told,
     state.kv_left_to_the_model,

@@ -52,6 +52,21 @@ def batch_sound(view: StepView) -> list[Fault]:
     ]
 
 
+def tokens_as_given(view: StepView) -> list[Fault]:
+    """The tokens that a forward batch takes to the model are those that it was made for, in their order."""
+    given, taken = view.plan.input_ids, getattr(view.plan.forward_batch, "input_ids", None)
+    if given is None or (isinstance(taken, torch.Tensor) and torch.equal(given, taken.to(given.dtype))):
+        return []
+    found = taken.tolist()[:12] if isinstance(taken, torch.Tensor) else taken
+    return [
+        Fault(
+            Signature("state", "wrong_tokens", f"ForwardBatch.input_ids.{view.plan.mode}"),
+            f"{view.plan.mode}: the batch takes other tokens to the model than it was made for",
+            f"input_ids are {found}; given were {given.tolist()[:12]}",
+        )
+    ]
+
+
 def kv_written_where_told(view: StepView) -> list[Fault]:
     """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
     plan = view.plan

@@ -18,6 +18,7 @@ from fuzz.oracle.state import (
     metadata_sound,
     restore_kv,
     serving_leaf,
+    tokens_as_given,
 )
 from fuzz.oracle.view import Fault, StepView
 from stubs.batch import RowPlan, StepPlan
@@ -127,6 +128,23 @@ def test_new_tokens_are_counted_once(counted: int | None, is_idle: bool, faults:
     view = Case().view()
     batch = SimpleNamespace(forward_mode=Mode(is_idle), extend_num_tokens=counted, extend_seq_lens=torch.tensor([3, 2]))
     assert told(batch_sound(replace(view, plan=replace(view.plan, forward_batch=batch)))) == faults
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "faults"),
+    [
+        (torch.tensor([7, 9]), torch.tensor([7, 9]), []),
+        (torch.tensor([7, 9]), torch.tensor([7, 9], dtype=torch.int32), []),
+        (None, torch.tensor([1, 2]), []),
+        (torch.tensor([7, 9]), torch.tensor([9, 7]), ["state/wrong_tokens/ForwardBatch.input_ids.decode"]),
+        (torch.tensor([7, 9]), torch.tensor([7, 9, 9]), ["state/wrong_tokens/ForwardBatch.input_ids.decode"]),
+        (torch.tensor([7, 9]), None, ["state/wrong_tokens/ForwardBatch.input_ids.decode"]),
+    ],
+)
+def test_tokens_taken_to_the_model(given: Any, taken: Any, faults: list[str]) -> None:
+    view = Case().view()
+    plan = replace(view.plan, forward_batch=SimpleNamespace(input_ids=taken), input_ids=given)
+    assert [str(fault.signature) for fault in tokens_as_given(replace(view, plan=plan))] == faults
 
 
 # --- KV rows -----------------------------------------------------------------------------------------------------
