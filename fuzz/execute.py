@@ -17,13 +17,15 @@ from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, Fault, StepView
 from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
 from fuzz.oracle.contract import Judgement, judge
+from fuzz.oracle.corrupt import outcome_of
 from fuzz.oracle.graph import host_reads
 from fuzz.oracle.state import restore_kv, serving_leaf
-from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.program import Extend, Finish, Op, Program, Retract, Row, Verify
+from fuzz.stepping import first_mode, next_mode, steps_of
 from fuzz.trace import Step, Trace
 from fuzz.unmask import Supply, past_masks, supply_for
 from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, sglang, uninitialised
-from stubs.batch import RowInput, Scheduler, StepPlan
+from stubs.batch import Scheduler, StepPlan
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
 from stubs.layer_inputs import draw_inputs
@@ -142,7 +144,7 @@ class _Run:
             self._judge_strays(0, "start-up")
             self.scheduler = Scheduler(self.server, self.program.seed)
         except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
-            self._stop_at(error, judge(error, sglang.handed_in()), 0, "start-up")
+            self._stop_at(judge(error, sglang.handed_in()), 0, "start-up", error)
 
     def close(self) -> None:
         broken = any(finding.signature.kind == CUDA_FAULT for finding in self.findings)
@@ -154,25 +156,25 @@ class _Run:
         if self.scheduler is None:
             return False
         slot.begin_op(index)
-        mode = _first_mode(self.world, op)
+        mode = first_mode(self.world, op)
         began = time.perf_counter()
         plan: StepPlan | None = None
         try:
-            steps = _steps(self.scheduler, op)
+            steps = steps_of(self.scheduler, op)
             while (plan := self._planned(steps)) is not None:
                 mode = plan.mode
                 faults = self._step(index, plan)
                 seconds = time.perf_counter() - began
                 self.steps.append(Step(index, mode, Verdict.BUG if faults else Verdict.OK, seconds, plan.batch))
                 began = time.perf_counter()
-                mode = self._next_mode(op, mode)
+                mode = next_mode(self.world, op, mode, has_draft=self.server.draft is not None)
             self._judge_strays(index, mode)
         except Exception as error:  # noqa: BLE001 - the boundary
             judgement = judge(error, sglang.handed_in(), f"{self.leaf}.{mode}" if self.leaf else "")
             batch = plan.batch if plan is not None and plan.mode == mode else {}
             self.steps.append(Step(index, mode, judgement.verdict, time.perf_counter() - began, batch))
             self._judge_strays(index, mode)  # first: what went wrong in a kernel may be what was raised over later
-            self._stop_at(error, judgement, index, mode)
+            self._stop_at(judgement, index, mode, error)
             return False
         if isinstance(op, (Finish, Retract)):
             self.steps.append(
@@ -214,14 +216,6 @@ class _Run:
             if all(known.signature != finding.signature for known in self.findings):
                 self.findings.append(finding)
 
-    def _next_mode(self, op: Op, mode: str) -> str:
-        """The mode to file an exception under that comes after this step and before the next forward batch is made."""
-        if self.server.draft is None:
-            return mode
-        if isinstance(op, Verify):
-            return _first_mode(self.world, op) if mode.startswith("draft_decode") else "draft_extend"
-        return "draft_prefill" if isinstance(op, Extend) else mode
-
     def _step(self, index: int, plan: StepPlan) -> int:
         """Run one forward and let every oracle judge it; returns the number of faults."""
         assert self.scheduler is not None
@@ -252,6 +246,8 @@ class _Run:
         self._add(faults, index, plan.mode)
         if faults:
             restore_kv(view)
+        elif self._is_corrupted(index, plan):
+            self._corrupt(index, view)
         self.scheduler.commit(plan, taps)
         return len(faults)
 
@@ -294,43 +290,35 @@ class _Run:
         self.unjudged.clear()
         return again, backend
 
+    def _is_corrupted(self, index: int, plan: StepPlan) -> bool:
+        """Whether the step is run once more with its input corrupted: the last op's on the target, as a program tells."""
+        is_last = index == len(self.program.ops) - 1
+        return bool(self.program.corruption and is_last and plan.rows and not plan.on_draft and plan.graph is None)
+
+    def _corrupt(self, index: int, view: StepView) -> None:
+        """The step with one thing wrong in its input, on a fresh wrapper; what becomes of it is a thing apart."""
+
+        def run(plan: StepPlan, taps: Sequence[Tap]) -> Sequence[Tap]:
+            with self._watched(view.plan):  # the rows of the uncorrupted step
+                again: Sequence[Tap] = self.server.replay(plan, taps, self.server.rebuild_backend())
+            self._synchronize()
+            return again
+
+        outcome = outcome_of(view, self.program.corruption, run, self.unjudged)
+        self.unjudged.clear()
+        view.plan.batch["corruption"] = outcome.told
+        self._add(outcome.faults(view), index, view.plan.mode)
+        if outcome.gap is not None:
+            self._stop_at(outcome.gap, index, view.plan.mode)
+
     def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Draws the layer inputs of step ``number``."""
         return lambda layer, tokens: draw_inputs(self.world, self.program.seed, number, layer, tokens)
 
-    def _stop_at(self, error: Exception, judgement: Judgement, index: int, mode: str) -> None:
-        self.wanted = supply_for(error) if judgement.verdict is Verdict.BUG else None
+    def _stop_at(self, judgement: Judgement, index: int, mode: str, error: Exception | None = None) -> None:
+        self.wanted = supply_for(error) if error is not None and judgement.verdict is Verdict.BUG else None
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)
         self.findings.append(Finding(*values, index, mode, judgement.evidence))
-
-
-def _steps(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
-    match op:
-        case Extend():
-            yield from scheduler.extend(_rows(op.rows))
-        case Mixed():
-            yield from scheduler.mixed(_rows(op.rows), op.requests)
-        case Decode():
-            yield from scheduler.decode(op.requests)
-        case Verify():
-            yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend), bool(op.draft_decode))
-        case Idle():
-            yield from scheduler.idle()
-        case Finish():
-            scheduler.finish(op.requests, bool(op.keep))
-        case Retract():
-            scheduler.retract(op.requests)
-
-
-def _rows(rows: Sequence[Row]) -> list[RowInput]:
-    return [RowInput(row.request, row.tokens, row.cached_from, row.cached, bool(row.more)) for row in rows]
-
-
-def _first_mode(world: World, op: Op) -> str:
-    """The mode to file an exception under that came before the op's first forward batch was made."""
-    if isinstance(op, Verify):
-        return f"verify_{'chain' if world.spec_topk == 1 else 'tree'}_{world.spec_mode}"
-    return op.kind
 
 
 def _inputs(plan: StepPlan) -> dict[str, torch.Tensor]:

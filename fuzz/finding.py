@@ -10,6 +10,8 @@ from typing import Any
 
 # The kind of a fault that broke the GPU's context: the process that met it can run nothing more.
 CUDA_FAULT = "cuda_fault"
+# The oracle of steps whose input was corrupted on purpose; what it finds is told apart from faults on valid programs.
+CORRUPT = "corrupt"
 
 
 class Verdict(str, Enum):
@@ -26,7 +28,7 @@ class Verdict(str, Enum):
 class Signature:
     """The identity of a fault from release to release: no line numbers, no addresses.
 
-    ``oracle`` is contract, bounds, numeric or state; ``kind`` the class of fault (an exception's type name,
+    ``oracle`` is contract, bounds, numeric, state or corrupt; ``kind`` the class of fault (an exception's type name,
     "wrong_output", ...); ``place`` the innermost SGLang qualified name, ``Class.attribute`` for a missing
     attribute, or ``kernel.argument``.
     """
@@ -47,6 +49,11 @@ class Signature:
     @property
     def parts(self) -> tuple[str, str, str]:
         return self.oracle, self.kind, self.place
+
+    @property
+    def is_corrupt(self) -> bool:
+        """Of a step whose input was corrupted on purpose: no fault on a valid program."""
+        return self.oracle == CORRUPT
 
     @classmethod
     def parse(cls, text: str) -> Signature:

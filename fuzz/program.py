@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
+from stubs.corruption import CORRUPTIONS
 from stubs.world import World, WorldError
 
 FORMAT_VERSION = 1
@@ -105,16 +106,23 @@ _BY_KIND = {op.kind: op for op in OPS}
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Immutable. Equal programs have equal text; ``hash`` names it. ``seed`` makes all tensor data."""
+    """Immutable. Equal programs have equal text; ``hash`` names it. ``seed`` makes all tensor data.
+
+    ``corruption``, where there is one: the last op's step on the target is run once more with its input corrupted so
+    (``stubs.corruption`` lists them).
+    """
 
     world: World
     ops: tuple[Op, ...]
     seed: int = 0
+    corruption: str = ""
 
     @property
     def text(self) -> str:
         """Canonical text: a JSON header line, then one JSON line per op."""
         header = {"seamripper": FORMAT_VERSION, "seed": self.seed, "world": self.world.to_json()}
+        if self.corruption:  # came later
+            header["corruption"] = self.corruption
         return "\n".join([_dumps(header), *(_dumps(op_to_json(op)) for op in self.ops)]) + "\n"
 
     @property
@@ -256,14 +264,19 @@ def parse(text: str) -> Program:
     header = _load_line(lines[0], 1)
     if not isinstance(header, dict) or header.get("seamripper") != FORMAT_VERSION:
         raise ProgramError(f'line 1: expected a header with "seamripper": {FORMAT_VERSION}')
-    if set(header) != {"seamripper", "seed", "world"}:
-        raise ProgramError(f"line 1: header has {sorted(header)}; expected seamripper, seed, world")
+    if set(header) | {"corruption"} != {"seamripper", "seed", "world", "corruption"}:
+        raise ProgramError(
+            f"line 1: header has {sorted(header)}; expected seamripper, seed, world and maybe corruption"
+        )
+    corruption = header.get("corruption", "")
+    if "corruption" in header and (not isinstance(corruption, str) or corruption not in CORRUPTIONS):
+        raise ProgramError(f"line 1: corruption is {corruption!r}; expected one of {', '.join(CORRUPTIONS)}")
     try:
         world = World.from_json(header["world"])
     except WorldError as error:
         raise ProgramError(f"line 1: {error}") from None
     ops = tuple(op_from_json(_load_line(line, n), f"line {n}") for n, line in enumerate(lines[1:], start=2))
-    return Program(world=world, ops=ops, seed=_int(header["seed"], "line 1", "seed"))
+    return Program(world, ops, _int(header["seed"], "line 1", "seed"), corruption)
 
 
 def _load_line(line: str, number: int) -> object:

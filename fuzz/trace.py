@@ -63,8 +63,11 @@ class Trace:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst that was seen; harness faults outrank bugs so that they are never taken for one."""
-        seen = {finding.verdict for finding in self.findings}
+        """The worst that was seen; harness faults outrank bugs so that they are never taken for one.
+
+        What a corrupted input led to says nothing of the program without it.
+        """
+        seen = {one.verdict for one in self.findings if not one.signature.is_corrupt}
         for verdict in (Verdict.INFRA, Verdict.STUB_GAP, Verdict.BUG, Verdict.UNSUPPORTED):
             if verdict in seen:
                 return verdict

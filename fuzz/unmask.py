@@ -107,5 +107,6 @@ def _joined(masked: Trace, again: Trace, supplies: Sequence[Supply]) -> Trace:
 
 def _marked(steps: Sequence[Step], findings: Sequence[Finding]) -> tuple[Step, ...]:
     """The steps, those with a fault of any run marked so."""
-    faults = {(finding.op_index, finding.mode) for finding in findings if finding.verdict is Verdict.BUG}
+    bugs = (one for one in findings if one.verdict is Verdict.BUG and not one.signature.is_corrupt)
+    faults = {(one.op_index, one.mode) for one in bugs}
     return tuple(replace(s, verdict=Verdict.BUG) if (s.op_index, s.mode) in faults else s for s in steps)

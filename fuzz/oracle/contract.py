@@ -217,7 +217,7 @@ def _room(frame: FrameType) -> str:
     return "" if name in _PASSAGES else name.partition(".")[0]
 
 
-_PASSAGES = ("stubs.kernels.door", "stubs.graph")
+_PASSAGES = ("stubs.kernels.door", "stubs.graph", "stubs.uninitialised")
 
 
 def _innermost_is_ours(error: BaseException) -> bool:

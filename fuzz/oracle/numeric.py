@@ -162,7 +162,7 @@ def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
     leaf, what = type(view.leaf).__name__, kind.replace("_", " ")
     size = "NaN" if kind == "nan" else f"{float(error.max()):.3g}"
     return Fault(
-        Signature("numeric", kind, f"{leaf}.{_method(view)}"),
+        Signature("numeric", kind, f"{leaf}.{view.method}"),
         f"{view.plan.mode} on {leaf}: {what}",
         f"largest error {size} in {view.world.dtype}, layer {compared.tap.layer_index}, request {row.live.request_id}, "
         f"its token {token} of {row.count} after {row.prefix} in KV",
@@ -175,9 +175,3 @@ def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
             "temperature_len": str(view.world.xai_temperature_len),
         },
     )
-
-
-def _method(view: StepView) -> str:
-    """The leaf's method that served the step: SGLang sends decode to one and everything else to another."""
-    mode = view.plan.forward_batch.forward_mode
-    return "forward_decode" if mode.is_decode() else "forward_extend"

@@ -57,3 +57,8 @@ class StepView:
     def place(self) -> str:
         """Where a wrong result of this step is put: the leaf's class and the step's mode."""
         return f"{type(self.leaf).__name__}.{self.plan.mode}"
+
+    @property
+    def method(self) -> str:
+        """The leaf's method that served the step: SGLang sends decode to one and everything else to another."""
+        return "forward_decode" if self.plan.forward_batch.forward_mode.is_decode() else "forward_extend"
