@@ -24,6 +24,7 @@ POISON = 1000.0  # far above any drawn value: a read of a slot that nobody wrote
 OLD = (0, 5, 14)  # the first release without the roads that only older ones have
 # Settings of a world that the script's text has no words for yet: they must have their default.
 UNWRITTEN = (
+    "kv_lora_rank",
     "kv_dtype",
     "v_head_dim",
     "sinks",

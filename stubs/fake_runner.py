@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch, sglang_draft, sglang_window
+from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_window
 from stubs.batch import StepPlan
 from stubs.draft_steps import DraftRun, run_draft
 from stubs.graph_draft import DraftGraphRunner
 from stubs.graphs import Graphs, capture_graphs
 from stubs.guards import Guard, surround
-from stubs.kv_memory import kv_places
+from stubs.kv_memory import buffer_names, kv_places
 from stubs.layer import layer_of
 from stubs.model_attention import as_called
 from stubs.refusal import Refused
@@ -42,7 +42,7 @@ class FakeModelRunner:
     def __init__(self, world: World, server_args: Any, model_config: Any, request_pool: Any, kv_pool: Any) -> None:
         # Ours
         self.world = world
-        self.guards = [guard for pool, _ in kv_places(kv_pool) for guard in guarded(pool, ("k_buffer", "v_buffer"))]
+        self.guards = [guard for pool, _ in kv_places(kv_pool) for guard in guarded(pool, buffer_names(pool))]
         # Configuration
         self.server_args = server_args
         self.model_config = model_config
@@ -70,7 +70,7 @@ class FakeModelRunner:
         # Model kinds that this one is not
         self.is_hybrid_swa = self.is_hybrid = sglang_window.is_hybrid(model_config)
         self.is_hybrid_swa_compress = False
-        self.use_mla_backend = False
+        self.use_mla_backend = sglang_latent.is_latent(model_config)
         self.init_new_workspace = False
         self.plan_stream_for_flashinfer = True  # a CUDA stream that SGLang makes where there is none, and nobody uses
         self.model_is_mrope = False
@@ -208,11 +208,11 @@ def build_fake_server(world: World) -> FakeServer:
         draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args, config)
-        sglang.tell_of_mla(args, use_mla_backend=False)
+        sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
-    pool = sglang_window.hybrid_pool(world) if world.window_tokens else sglang.kv_pool(world, world.num_layers)
+    pool = _target_pool(world)
     target = FakeModelRunner(world, args, config, rows, pool)
     allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang.allocator
     target.token_to_kv_pool_allocator = allocator(world, pool)
@@ -232,6 +232,13 @@ def build_fake_server(world: World) -> FakeServer:
     return FakeServer(world, target, draft, steps, capture_graphs(world, target, draft, steps))
 
 
+def _target_pool(world: World) -> Any:
+    """The pool of the kind that SGLang makes for the model's layers."""
+    if world.kv_lora_rank:
+        return sglang_latent.latent_pool(world)
+    return sglang_window.hybrid_pool(world) if world.window_tokens else sglang.kv_pool(world, world.num_layers)
+
+
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
     """SGLang's ServerArgs and ModelConfig of the model; ``plain`` is ``world`` without what a Llama's config lacks."""
     sglang_window.refuse_dims(world)
@@ -242,6 +249,7 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
         args = sglang.server_args(world, path, draft_path)
         config = sglang.model_config(args, path)
         if sglang_window.is_hybrid(config) == bool(world.window_tokens):
+            sglang_latent.check_arch(world, config)
             return args, config
     raise Refused("this release knows no model with a pool of its own for layers with a window")
 

@@ -59,6 +59,8 @@ POISON_FP8 = 240.0
 def kv_memory(pool: Any) -> list[KVBuffer]:
     """Every buffer of ``pool``, K of all layers first."""
     places, dtype = getattr(pool, "layers_mapping", None), getattr(pool, "dtype", None)
+    if hasattr(pool, "kv_buffer"):  # latent KV: a token's row is its key, and the first columns are its value
+        return [KVBuffer("K", layer, tensor, None, dtype) for layer, tensor in enumerate(pool.kv_buffer)]
     if places is None:
         return [
             KVBuffer(half, layer, tensor, None, dtype)
@@ -74,7 +76,12 @@ def kv_memory(pool: Any) -> list[KVBuffer]:
 
 
 def kv_places(pool: Any) -> tuple[tuple[Any, torch.Tensor | None], ...]:
-    """The pools that hold ``k_buffer`` and ``v_buffer``, each with its mapping: ``pool`` itself, or its two halves."""
-    if hasattr(pool, "k_buffer"):
+    """The pools that hold buffers of KV, each with its mapping: ``pool`` itself, or its two halves."""
+    if hasattr(pool, "k_buffer") or hasattr(pool, "kv_buffer"):
         return ((pool, None),)
     return (pool.full_kv_pool, None), (pool.swa_kv_pool, pool.full_to_swa_index_mapping)
+
+
+def buffer_names(pool: Any) -> tuple[str, ...]:
+    """The attributes under which a pool of one kind of layer keeps its buffers."""
+    return ("kv_buffer",) if hasattr(pool, "kv_buffer") else ("k_buffer", "v_buffer")

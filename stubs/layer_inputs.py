@@ -20,7 +20,7 @@ def draw_inputs(
     """q [tokens, num_heads * head_dim], k and v [tokens, num_kv_heads * theirs], normal, on the world's device.
 
     With ``logit_shift`` all k lie to one side of 0, and all q to the same or the other, so that every logit is about
-    that far from 0, and no query sees a key of an ordinary logit.
+    that far from 0, and no query sees a key of an ordinary logit. Latent attention's values are the first columns of k.
     """
     digest = hashlib.sha256(f"{seed}/{step}/{layer}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
@@ -32,5 +32,7 @@ def draw_inputs(
         scaling = (world.query_scalar or world.head_dim) ** -0.5
         offset = (abs(world.logit_shift) / scaling / world.head_dim) ** 0.5  # of each of head_dim products
         q, k = q + (offset if world.logit_shift > 0 else -offset), k + offset
+    if world.kv_lora_rank:
+        v = k[:, : world.kv_lora_rank].clone()
     dtype = DTYPES[world.dtype]
     return q.to(dtype).to(world.device), k.to(dtype).to(world.device), v.to(dtype).to(world.device)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from stubs import sglang_latent
 from stubs.world import World
 
 SPREAD = 2.0  # logits are drawn about so wide: sinks of either sign then take much of some rows and little of others
@@ -36,6 +37,25 @@ class SpentAttention:
         return self.layer(q, k.clone(), v.clone(), *args, **kwargs)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LatentAttention:
+    """DeepSeek's absorbed attention: queries over latent and rotary key, handed in joined, or apart to some backends.
+
+    Source: ``forward_absorb_core`` of SGLang's models/deepseek_common.
+    """
+
+    layer: Any
+    world: World
+
+    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward_batch: Any, **kwargs: Any) -> Any:
+        world, latent = self.world, self.world.kv_lora_rank
+        q, k, v = q.view(-1, world.num_heads, world.head_dim), k.unsqueeze(1), v.unsqueeze(1)
+        if not sglang_latent.takes_parts(world, forward_batch):
+            return self.layer(q, k, v, forward_batch, **kwargs)
+        rope = {"q_rope": q[..., latent:], "k_rope": k[..., latent:]}
+        return self.layer(q[..., :latent], v, v, forward_batch, **rope, **kwargs)
+
+
 def sinks_of(world: World, layer: int) -> torch.Tensor:
     """The sinks of layer ``layer`` on the host: weights, which are a part of the world and not of the program's data.
 
@@ -48,6 +68,8 @@ def sinks_of(world: World, layer: int) -> torch.Tensor:
 
 def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
     """The model's attention layers as it calls them; drafts are Llamas, which have no sinks."""
+    if world.kv_lora_rank:
+        layers = [LatentAttention(layer, world) for layer in layers]
     if world.kv_scale:
         layers = [SpentAttention(layer) for layer in layers]
     if world.sinks and not is_draft:

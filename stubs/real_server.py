@@ -16,6 +16,7 @@ from stubs.world import World
 
 # What a layer of the tiny Llama cannot be, or, of deterministic inference, what would change this process for good.
 FAKE_ONLY = (
+    "kv_lora_rank",
     "kv_dtype",
     "v_head_dim",
     "sinks",

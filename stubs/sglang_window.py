@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stubs import sglang
+from stubs import sglang, sglang_latent
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
@@ -49,6 +49,8 @@ def hybrid_allocator(world: World, pool: Any) -> Any:
 
 def refuse_dims(world: World) -> None:
     """Raise Refused where a backend has one head dim for keys and values, and the release does not say otherwise."""
+    if world.kv_lora_rank:
+        return  # another backend, or SGLang's own words, where a backend is for other models
     able = find("sglang.srt.arg_groups.kv_cache_hook:ASYMMETRIC_KV_BACKENDS") or ()
     for backend in (world.prefill, world.decode):
         if world.v_dim != world.head_dim and backend in ONE_HEAD_DIM and backend not in able:
@@ -73,6 +75,8 @@ def is_hybrid(config: Any) -> bool:
 
 def architectures(world: World) -> tuple[str, ...]:
     """Architectures that may have such layers, the plainest first: the release says of each whether it has them."""
+    if world.kv_lora_rank:
+        return (sglang_latent.ARCHITECTURE,)
     if world.sinks:
         return (ALWAYS,)
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
@@ -80,6 +84,8 @@ def architectures(world: World) -> tuple[str, ...]:
 
 def config_fields(world: World, architecture: str) -> dict[str, Any]:
     """What a config.json says of the layers of a model that is no plain Llama, in the words of ``architecture``."""
+    if world.kv_lora_rank:
+        return sglang_latent.config_fields(world)
     dims = {"v_head_dim": world.v_dim, "swa_v_head_dim": world.v_dim} if world.v_head_dim else {}
     return dims | _kinds(world, architecture)
 

@@ -37,6 +37,8 @@ class World:
     of as many quarters (0: none, which is 1).
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
+    ``kv_lora_rank`` C: multi-head latent attention, absorbed, as DeepSeek's (0 = none). One row of KV serves all heads: C
+    columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
     """
 
     prefill: str = "triton"
@@ -75,6 +77,7 @@ class World:
     kv_dtype: str = "auto"
     kv_scale: int = 0
     graph: int = 0
+    kv_lora_rank: int = 0
 
     @property
     def pair(self) -> str:
@@ -84,7 +87,12 @@ class World:
     @property
     def v_dim(self) -> int:
         """The head dim of values and outputs."""
-        return self.v_head_dim or self.head_dim
+        return self.kv_lora_rank or self.v_head_dim or self.head_dim
+
+    @property
+    def qk_rope_head_dim(self) -> int:
+        """Columns of rotary key in a row of latent KV; 0 without."""
+        return self.head_dim - self.kv_lora_rank if self.kv_lora_rank else 0
 
     @property
     def layer_widths(self) -> tuple[int, int, int]:
@@ -162,8 +170,29 @@ class World:
             raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
         if self.kv_scale and self.kv_dtype == "auto":
             raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
+        self._check_latent()
         self._check_window_pool()
         self._check_speculative()
+
+    def _check_latent(self) -> None:
+        if not self.kv_lora_rank:
+            return
+        if self.num_kv_heads != 1:
+            raise WorldError(
+                f"world.num_kv_heads is {self.num_kv_heads} with a kv_lora_rank; expected 1: all share a row"
+            )
+        if self.kv_lora_rank >= self.head_dim:
+            raise WorldError(
+                f"world.kv_lora_rank is {self.kv_lora_rank} with head_dim {self.head_dim}; expected fewer: head_dim is "
+                "the latent and the rotary key"
+            )
+        plain = World()
+        for name in NOT_LATENT:
+            if getattr(self, name) != getattr(plain, name):
+                raise WorldError(
+                    f"world.{name} is {getattr(self, name)!r} with kv_lora_rank {self.kv_lora_rank}; "
+                    f"expected {getattr(plain, name)!r}: latent attention runs without it alone yet"
+                )
 
     def _check_window_pool(self) -> None:
         if not self.window_tokens:
@@ -214,11 +243,28 @@ class World:
 # How many fields the first format had: programs without the later ones keep the text and hash they had.
 _FIRST_FIELDS = 22
 
+# What models with latent attention do not have, or what was not tried with them yet.
+NOT_LATENT = (
+    "sliding_window",
+    "logit_cap",
+    "spec_algorithm",
+    "query_scalar",
+    "alternate_layers",
+    "xai_temperature_len",
+    "save_kv_cache",
+    "logit_shift",
+    "window_tokens",
+    "sinks",
+    "v_head_dim",
+    "kv_dtype",
+    "graph",
+)
+
 # Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.
 _BOUNDS = (
     ("num_heads", 1, 128),
     ("num_kv_heads", 1, 128),
-    ("head_dim", 8, 512),
+    ("head_dim", 8, 576),
     ("num_layers", 1, 8),
     ("page_size", 1, 128),
     ("context_len", 8, 65536),
@@ -242,6 +288,7 @@ _BOUNDS = (
     ("v_head_dim", 0, 512),
     ("kv_scale", 0, 64),
     ("graph", 0, 256),
+    ("kv_lora_rank", 0, 512),
 )
 
 

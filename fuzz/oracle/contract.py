@@ -304,7 +304,8 @@ _NO_GPU = re.compile(
     r"|busy or unavailable|uncorrectable ECC|no kernel image is available|CUDA out of memory|CUDA error: out of memory"
 )
 _UNSUPPORTED = re.compile(
-    r"not (yet )?(support|implement)|unsupported|only support|only .* supported|does not support|doesn't support|require",
+    r"not (yet )?(support|implement)|unsupported|only support|only .* supported|does not support|doesn't support|require"
+    r"|can only be used with",
     re.IGNORECASE,
 )
 

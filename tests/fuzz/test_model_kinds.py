@@ -23,6 +23,7 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         (5, lambda world: 0 < world.v_head_dim < world.head_dim),
         (5, lambda world: world.kv_dtype == "fp8_e4m3"),
         (1, lambda world: world.kv_dtype == "fp8_e5m2" and world.kv_scale),
+        (1, lambda world: world.kv_lora_rank == 256),
     ],
     ids=[
         "window pool",
@@ -33,6 +34,7 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         "narrower values",
         "fp8",
         "scaled",
+        "latent",
     ],
 )
 def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> None:
@@ -54,3 +56,14 @@ def test_a_window_over_a_tree_hides_no_key() -> None:
 def test_the_real_runner_has_the_plain_kind_alone() -> None:
     worlds = [program_for(seed, Limits(runner="real")).world for seed in range(200)]
     assert not any(world.window_tokens or world.sinks for world in worlds)
+
+
+@pytest.mark.parametrize("pair", ["trtllm_mha:triton", "triton:flashinfer"])
+def test_latent_attention_is_not_drawn_where_it_is_not_served(pair: str) -> None:
+    limits = Limits(pairs=(pair,), shapes=("plain",))
+    assert not any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))
+
+
+def test_latent_attention_is_not_drawn_over_drafts() -> None:
+    limits = Limits(shapes=("chain", "tree"))
+    assert not any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))

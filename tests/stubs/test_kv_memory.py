@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import torch
 
-from stubs.kv_memory import kv_memory, kv_places
+from stubs.kv_memory import buffer_names, kv_memory, kv_places
 
 PLAIN = SimpleNamespace(k_buffer=[torch.zeros(3), torch.ones(3)], v_buffer=[torch.zeros(3), torch.ones(3)])
+LATENT = SimpleNamespace(kv_buffer=[torch.zeros(7), torch.ones(7)])
 HYBRID = SimpleNamespace(
     full_kv_pool=SimpleNamespace(k_buffer=[torch.zeros(5)], v_buffer=[torch.ones(5)]),
     swa_kv_pool=SimpleNamespace(k_buffer=[torch.zeros(3)], v_buffer=[torch.ones(3)]),
@@ -47,3 +48,17 @@ def test_a_window_layer_has_rows_of_its_own_and_none_for_what_was_given_up() -> 
 def test_places() -> None:
     assert [mapping for _, mapping in kv_places(PLAIN)] == [None]
     assert [mapping is None for _, mapping in kv_places(HYBRID)] == [True, False]
+
+
+def test_latent_kv_is_one_buffer_a_layer_that_slots_number() -> None:
+    assert [(buffer.name, len(buffer.tensor)) for buffer in kv_memory(LATENT)] == [
+        ("K of layer 0", 7),
+        ("K of layer 1", 7),
+    ]
+    assert kv_memory(LATENT)[1].rows([2, 1]) == [2, 1]
+    assert kv_places(LATENT) == ((LATENT, None),)
+
+
+def test_names_of_the_buffers() -> None:
+    assert buffer_names(LATENT) == ("kv_buffer",)
+    assert buffer_names(PLAIN) == ("k_buffer", "v_buffer")

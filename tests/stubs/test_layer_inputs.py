@@ -47,3 +47,9 @@ def test_narrow_dtypes_are_drawn_narrow() -> None:
     q, k, _ = draw_inputs(World(dtype="bfloat16"), 7, 3, 0, 200)
     assert (q.dtype, k.dtype) == (torch.bfloat16, torch.bfloat16)
     assert 0.9 < float(q.float().std()) < 1.1
+
+
+def test_latent_values_are_the_first_columns_of_the_row() -> None:
+    q, k, v = draw_inputs(World(num_heads=2, head_dim=12, kv_lora_rank=8), 7, 3, 0, 5)
+    assert [tuple(tensor.shape) for tensor in (q, k, v)] == [(5, 24), (5, 12), (5, 8)]
+    assert torch.equal(v, k[:, :8])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
+from stubs import sglang_latent
 from stubs.model_attention import as_called, sinks_of
 from stubs.world import World
 
@@ -45,3 +47,31 @@ def test_k_and_v_are_the_callees_to_change_where_they_are_scaled() -> None:
     (attention,) = as_called(world, [lambda q, k, v: (k.div_(2), v.div_(2))], is_draft=False)
     attention(None, k, v)
     assert (k.tolist(), v.tolist()) == ([1, 1], [1, 1])
+
+
+LATENT = World(num_heads=2, head_dim=6, kv_lora_rank=4)
+
+
+@pytest.mark.parametrize(
+    ("takes_parts", "shapes", "names"),
+    [
+        (False, [(3, 2, 6), (3, 1, 6), (3, 1, 4)], []),
+        (True, [(3, 2, 4), (3, 1, 4), (3, 1, 4)], [("q_rope", (3, 2, 2)), ("k_rope", (3, 1, 2))]),
+    ],
+    ids=["joined", "apart"],
+)
+def test_latent_and_rotary_parts_go_in_as_the_release_has_them_for_the_backend(
+    monkeypatch: pytest.MonkeyPatch, takes_parts: bool, shapes: list[Any], names: list[Any]
+) -> None:
+    monkeypatch.setattr(sglang_latent, "takes_parts", lambda world, forward_batch: takes_parts)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    (attention,) = as_called(LATENT, [lambda *given, **named: calls.append((given, named))], is_draft=False)
+    row = torch.arange(18.0).view(3, 6)
+    attention(torch.arange(36.0).view(3, 12), row, row[:, :4], "batch")
+    ((given, named),) = calls
+    assert [tuple(tensor.shape) for tensor in given[:3]] == shapes
+    assert [(name, tuple(tensor.shape)) for name, tensor in named.items()] == names
+    assert given[3] == "batch"
+    if takes_parts:
+        assert named["q_rope"][1].tolist() == [[16, 17], [22, 23]]
+        assert named["k_rope"][:, 0].tolist() == [[4, 5], [10, 11], [16, 17]]

@@ -50,6 +50,18 @@ def test_missing_fields_take_their_defaults() -> None:
             {"window_tokens": 64, "sliding_window": 4},
             "world.window_tokens is 64 with window=4 alternate=0 layers=1; expected a window, on every second of two layers or more",
         ),
+        (
+            {"kv_lora_rank": 8, "num_heads": 2, "num_kv_heads": 2},
+            "world.num_kv_heads is 2 with a kv_lora_rank; expected 1: all share a row",
+        ),
+        (
+            {"kv_lora_rank": 16},
+            "world.kv_lora_rank is 16 with head_dim 16; expected fewer: head_dim is the latent and the rotary key",
+        ),
+        (
+            {"kv_lora_rank": 8, "logit_cap": 30},
+            "world.logit_cap is 30 with kv_lora_rank 8; expected 0: latent attention runs without it alone yet",
+        ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),
@@ -101,3 +113,9 @@ def test_spec_reserve(steps: int, topk: int, width: int, page: int, reserve: int
 
 def test_no_reserve_without_speculation() -> None:
     assert World().spec_reserve == 0
+
+
+def test_a_row_of_latent_kv_is_its_values_and_a_rotary_key() -> None:
+    world = World(head_dim=288, kv_lora_rank=256)
+    assert (world.v_dim, world.qk_rope_head_dim, world.layer_widths) == (256, 32, (576, 288, 256))
+    assert World(head_dim=288).qk_rope_head_dim == 0

@@ -1,0 +1,75 @@
+"""SGLang's side of multi-head latent attention: the model that has it, its pool, and how its layers are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stubs.refusal import Refused
+from stubs.sglang import find, kv_torch_dtype, load
+from stubs.world import World
+
+ARCHITECTURE = "DeepseekV2ForCausalLM"  # latent in every release; the later ones bring server settings of their own
+
+
+def config_fields(world: World) -> dict[str, Any]:
+    """What the config.json of a DeepSeek-like model of ``world`` says beside a Llama's.
+
+    Its key before absorption is as wide as the row of KV, so that SGLang scales logits as the world's layers do.
+    """
+    return {
+        "model_type": "deepseek_v2",
+        "num_key_value_heads": world.num_heads,
+        "kv_lora_rank": world.kv_lora_rank,
+        "qk_rope_head_dim": world.qk_rope_head_dim,
+        "qk_nope_head_dim": world.kv_lora_rank,
+        "v_head_dim": world.kv_lora_rank,
+        # Releases before 0.5.11 want a factor where newer transformers fill in rotary settings of their own.
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 1.0,
+            "mscale_all_dim": 0,
+            "original_max_position_embeddings": world.context_len,
+        },
+        "first_k_dense_replace": world.num_layers,  # no layer has experts
+    }
+
+
+def is_latent(config: Any) -> bool:
+    """Whether SGLang takes the model of this ModelConfig for one with latent attention."""
+    return bool(config.attention_arch == load("sglang.srt.configs.model_config").AttentionArch.MLA)
+
+
+def check_arch(world: World, config: Any) -> None:
+    """Raise Refused where the release does not see what the world asks for."""
+    if is_latent(config) != bool(world.kv_lora_rank):
+        raise Refused(f"this release takes a {config.hf_config.architectures[0]} for another kind of attention")
+
+
+def latent_pool(world: World) -> Any:
+    """The real MLATokenToKVPool: a row [1, head_dim] for a slot, latent and rotary key, per layer."""
+    cls = load("sglang.srt.mem_cache.memory_pool").MLATokenToKVPool
+    return cls(
+        size=world.max_total_tokens,
+        page_size=world.page_size,
+        dtype=kv_torch_dtype(world),
+        kv_lora_rank=world.kv_lora_rank,
+        qk_rope_head_dim=world.qk_rope_head_dim,
+        layer_num=world.num_layers,
+        device=world.device,
+        enable_memory_saver=False,
+    )
+
+
+def takes_parts(world: World, forward_batch: Any) -> bool:
+    """Whether the model hands latent and rotary parts in apart, by the release's list of backends that it does so for."""
+    listed = find(*LISTS)
+    if listed is None:
+        raise Refused("this release does not list the backends that take latent and rotary parts apart")
+    is_decode = forward_batch.forward_mode.is_decode_or_idle()
+    return (world.decode if is_decode else world.prefill) in listed
+
+
+LISTS = (
+    "sglang.srt.models.deepseek_common.utils:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",  # from 0.5.9 or so on
+    "sglang.srt.models.deepseek_v2:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",
+)
