@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from fuzz.agenda import SEED_STRIDE, Agenda
+from fuzz.cells import Attempt
 from fuzz.confirm import Patience
 from fuzz.engines import Engine, Random, engine_of
 from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding, Signature, Verdict
+from fuzz.gaps import Gaps, gaps_of, read_cells
 from fuzz.generate import Limits
 from fuzz.known import Known, read_known
 from fuzz.launch import WorkerOptions
@@ -86,6 +88,8 @@ class _Campaign:
         self.tally.count_earlier(past.records, past.entries)
         self.version = past.terms.sglang_version if past.terms is not None else ""
         self.engine: Engine = Random(Limits())
+        self.cells = read_cells(options.out, progress.note)
+        self.gaps: Gaps | None = None
 
     def run(self, folder: Path | None) -> CampaignResult:
         options = self.options
@@ -138,6 +142,7 @@ class _Campaign:
         terms.check_version(ready.sglang_version, self.options)
         self.version = ready.sglang_version
         self.engine = engine_of(self.options, self.options.limits(terms.pairs, terms.speculative))
+        self.gaps = gaps_of(self.options, terms, self.deadline, self.tally.reached, self.past.seeds, self.cells)
         self.progress.started(self.options, ready, terms.pairs)
         return True
 
@@ -158,21 +163,25 @@ class _Campaign:
         while (entry := self.take(self.agenda.take_unexamined)) is not None:
             self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
         ran = 0
-        while (seed := self.take(self.agenda.take_seed)) is not None:
-            program = self.engine.program(seed)
+        while (job := self.take(self.next_job)) is not None:
+            seed, attempt = job
+            program = self.engine.program(seed) if attempt is None else attempt.program
             if program is None:
                 break
             if ran == SESSION_PROGRAMS_MAX:
                 worker.renew()
                 ran = 0
             try:
-                self.run_one(worker, program, seed)
+                trace = self.run_one(worker, program, seed)
             except Stopped:
                 return
             except WorkerError as error:
                 self.give_up(str(error))
                 return
             ran += 1
+            with self.lock:
+                if attempt is not None and self.gaps is not None:
+                    self.gaps.settle(attempt, trace)
         while (known := self.take(self.agenda.take_known)) is not None:
             self.recheck(worker, known)
 
@@ -180,7 +189,13 @@ class _Campaign:
         with self.lock:
             return None if self.stop.is_set() else item()
 
-    def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> None:
+    def next_job(self) -> tuple[int, Attempt | None] | None:
+        """A program's seed; at the end of the campaign's time, of one made for what the others did not come to."""
+        attempt = self.gaps.take() if self.gaps is not None else None
+        seed = self.agenda.take_seed() if attempt is None else None
+        return (seed, None) if seed is not None else attempt
+
+    def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> Trace:
         """Run it, write its record, look into what it found."""
         text = program.text
         blank = self.blank_record(worker, program, seed)
@@ -197,9 +212,10 @@ class _Campaign:
                 raise
             trace = not_run("the campaign's time was up while this program ran")
             self.keep(self.filled(blank, trace), text, [])
-            return
+            return trace
         for finding in self.keep(self.filled(blank, trace), text, noteworthy(trace)):
             self.examine(worker, program, finding)
+        return trace
 
     def keep(self, record: Record, program: str, findings: list[Finding]) -> list[Finding]:
         """Put the record on disk and count what was found; returns the bugs to be looked into."""
@@ -281,6 +297,8 @@ class _Campaign:
         stand = standings(self.known, self.counts, self.standings)
         if stand:
             write_standings(self.options.out, stand)
+        if self.gaps is not None:
+            self.gaps.write(self.options.out)
         findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
         if not tally.ran_something and not self.reason:
             self.reason = "no program put the target to the test; see the records for why, or give it more time"

@@ -9,7 +9,7 @@ from fuzz.choice import Choices, Seeded
 from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.request import InvalidOp, State, accept_max, input_max
-from fuzz.worlds import PAGE_SIZES, SHAPES, draw_world, modes_of, page_sizes_for
+from fuzz.worlds import PAGE_SIZES, SHAPES, captures, draw_world, modes_of, page_sizes_for
 from stubs.world import World
 
 # Interpreted kernels cost per token: some 200 tokens keep a program below a second or two.
@@ -20,6 +20,10 @@ OPS_MIN, OPS_MAX = 4, 14
 BLOCKS = (32, 64)
 # Tries to find an op that fits into what is left of the pool, per op wanted.
 TRIES_PER_OP = 4
+# Of the programs of a pair and kind, every so many-th captures graphs.
+GRAPH_EVERY = 3
+# Worlds drawn until one captures graphs, as one in four does: one program in a thousand is left without.
+GRAPH_TRIES = 24
 
 
 class LimitsError(ValueError):
@@ -36,6 +40,7 @@ class Limits:
     ``shapes`` the kinds of world.
     ``worlds``, where given, are taken as they are
     (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
+    ``graph`` 1: only worlds that capture graphs, 0: only others, of halves that no release refuses to capture; None: any.
     ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
     context_len + 4 + draft tokens: SGLang writes past the row there, a fault outside the attention backends.
     """
@@ -51,6 +56,7 @@ class Limits:
     speculative: Mapping[str, Mapping[str, int]] | None = None
     shapes: tuple[str, ...] = SHAPES
     worlds: tuple[World, ...] = ()
+    graph: int | None = None
     row_overflow: bool = False
 
     def check(self) -> None:
@@ -76,8 +82,8 @@ class Limits:
 def program_for(seed: int, limits: Limits) -> Program:
     """The program that ``seed`` stands for under ``limits``.
 
-    Seeds in a row go round the pairs, and round the kinds of world that each pair runs, so that even a short campaign
-    leaves none out.
+    Seeds in a row go round the pairs, and round the kinds of world that each pair runs, with graphs and without, so that
+    even a short campaign leaves none out.
     """
     return generate(Seeded(seed), _stratum(seed, limits))
 
@@ -91,8 +97,11 @@ def _stratum(seed: int, limits: Limits) -> Limits:
     modes = modes_of(pair, limits.speculative)
     kinds = [(shape, {mode: steps}) for mode, steps in modes.items() for shape in limits.shapes] or [("plain", {})]
     # Shifted by the pair's place: neighbours in a round are of different kinds.
-    shape, mode = kinds[(turn + place) % len(kinds)]
-    return replace(limits, pairs=(pair,), speculative={pair: mode}, shapes=(shape,))
+    kind = (turn + place) % len(kinds)
+    shape, mode = kinds[kind]
+    # Of one round over the kinds every third captures graphs, in the next round another third.
+    graph = 1 if (turn // len(kinds) + kind) % GRAPH_EVERY == 0 else 0
+    return replace(limits, pairs=(pair,), speculative={pair: mode}, shapes=(shape,), graph=graph)
 
 
 def generate(choices: Choices, limits: Limits) -> Program:
@@ -103,11 +112,19 @@ def generate(choices: Choices, limits: Limits) -> Program:
         world = choices.pick(limits.worlds)
     else:
         pair = choices.pick(limits.pairs)
+        world = _world(choices, pair, limits)
+    drawer = _Drawer(choices, world, limits)
+    return Program(world=world, ops=drawer.ops(), seed=seed)
+
+
+def _world(choices: Choices, pair: str, limits: Limits) -> World:
+    for _ in range(GRAPH_TRIES):
         world = draw_world(
             choices, pair, limits.runner, limits.device, limits.page_sizes, limits.speculative, limits.shapes
         )
-    drawer = _Drawer(choices, world, limits)
-    return Program(world=world, ops=drawer.ops(), seed=seed)
+        if world.graph or not limits.graph or not captures(world):
+            break
+    return replace(world, graph=0) if limits.graph == 0 and captures(world) else world
 
 
 class _Drawer:

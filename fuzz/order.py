@@ -92,8 +92,14 @@ class CampaignOptions:
                 raise CampaignError(f"pair {pair!r} cannot run on this target here: {pairs[pair]}")
         if self.pairs:
             return self.pairs
-        runnable = (pair for pair, reason in sorted(pairs.items()) if not reason)
-        return tuple(pair for pair in runnable if self.twins or len(set(pair.split(":"))) == 2)
+        return tuple(pair for pair, reason in sorted(pairs.items()) if not reason and self._wants(pair))
+
+    def refused(self, pairs: dict[str, str]) -> dict[str, str]:
+        """Of all pairs, where none was asked for, those that do not run, each with the reason."""
+        return {} if self.pairs else {pair: why for pair, why in sorted(pairs.items()) if why and self._wants(pair)}
+
+    def _wants(self, pair: str) -> bool:
+        return self.twins or len(set(pair.split(":"))) == 2
 
     def limits(self, pairs: tuple[str, ...], speculative: Mapping[str, Mapping[str, int]] | None) -> Limits:
         """What programs are generated within; ``speculative`` as Limits has it. Raises CampaignError."""

@@ -16,6 +16,7 @@ class Tally:
     """``findings`` maps a signature to its entry, as findings.jsonl holds it; ``seen`` are those of this campaign.
 
     ``known`` maps signatures to why they are known, ``owed`` counts what earlier records say of signatures that have no entry.
+    ``reached`` are the pairs and modes of the steps that ran.
     """
 
     known: Mapping[str, str] = field(default_factory=dict)
@@ -25,11 +26,15 @@ class Tally:
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     owed: Counter[str] = field(default_factory=Counter)
+    reached: set[tuple[str, str]] = field(default_factory=set)
 
     def count_program(self, record: Record) -> None:
         self.programs += 1
         self.steps += sum(count for _, _, count in record.steps)
         self.verdicts[record.verdict] += 1
+        ran = (Verdict.OK.value, Verdict.BUG.value)
+        pair = f"{record.prefill}:{record.decode}"
+        self.reached.update((pair, mode) for mode, verdict, _ in record.steps if verdict in ran)
 
     def count_finding(self, finding: Finding, record: Record, program: str) -> dict[str, Any] | None:
         """Count it. The entry if nobody has looked into this signature yet, else None.

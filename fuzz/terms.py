@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.order import CampaignError, CampaignOptions
@@ -17,18 +17,22 @@ TERMS = "campaign.json"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``asked`` are the options that decide it; the rest is what the target answered when it was first asked."""
+    """``asked`` are the options that decide it; the rest is what the target answered when it was first asked.
+
+    ``refused`` are the pairs that do not start, each with the reason.
+    """
 
     asked: dict[str, Any]
     pairs: tuple[str, ...]
     speculative: Mapping[str, Mapping[str, int]]
     sglang_version: str
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_line(self) -> str:
         # Pairs and modes are gone round in their order, which the fields of a sealed line do not keep.
         speculative = [[pair, list(modes.items())] for pair, modes in self.speculative.items()]
         answered = {"pairs": self.pairs, "speculative": speculative, "sglang_version": self.sglang_version}
-        return sealed({"asked": self.asked, **answered})
+        return sealed({"asked": self.asked, **answered, "refused": dict(self.refused)})
 
     @classmethod
     def from_line(cls, line: str) -> Terms:
@@ -36,7 +40,8 @@ class Terms:
         data = unsealed(line)
         try:
             speculative = {pair: dict(modes) for pair, modes in data["speculative"]}
-            return cls(data["asked"], tuple(data["pairs"]), speculative, data["sglang_version"])
+            refused = dict(data.get("refused", {}))
+            return cls(data["asked"], tuple(data["pairs"]), speculative, data["sglang_version"], refused)
         except (KeyError, TypeError, ValueError) as error:
             raise SealError(f"lacks a field ({error})") from None
 
@@ -62,10 +67,11 @@ def settle(options: CampaignOptions, worker: WorkerProcess, version: str) -> Ter
 
     Raises CampaignError for a pair that cannot run, WorkerError, StoreError.
     """
-    pairs = options.choose(worker.ask(PAIRS))
+    answers: dict[str, str] = worker.ask(PAIRS)
+    pairs = options.choose(answers)
     speculative = worker.ask(SPECULATIVE, pairs) if pairs else {}
     worker.renew()  # it has run programs to find that out
-    terms = Terms(asked(options), pairs, speculative, version)
+    terms = Terms(asked(options), pairs, speculative, version, options.refused(answers))
     if pairs:
         write_whole(options.out / TERMS, terms.to_line() + "\n", durable=True)
     return terms

@@ -152,13 +152,15 @@ def _draw_graph(choices: Choices, world: World) -> int:
     # What a graph replays writes its own KV.
     if world.runner == "real" or world.device != "cpu" or world.window_tokens or not world.save_kv_cache:
         return 0
-    captured = (
-        (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
-    )
-    refused = any(name in WITHOUT_GRAPHS for name in captured)
-    if not choices.chance(1, 12 if refused else 3):
+    if not choices.chance(1, 3 if captures(world) else 12):
         return 0
     return choices.integer(1, world.max_running_requests)
+
+
+def captures(world: World) -> bool:
+    """Whether the backends of which graphs are captured are known for none that any release refuses to capture."""
+    names = (world.decode, world.prefill) if world.spec_mode == "prefill" and world.is_speculative else (world.decode,)
+    return world.runner == "fake" and world.device == "cpu" and not any(name in WITHOUT_GRAPHS for name in names)
 
 
 def _draw_pool(choices: Choices, world: World) -> int:

@@ -83,6 +83,7 @@ KNOWN_DTYPES: dict[str, Any] = {
     "count": "int64",
     "detail": "string",
 }
+CELL_DTYPES: dict[str, Any] = {"pair": "string", "mode": "string", "state": "string", "reason": "string"}
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -106,7 +107,8 @@ class Run:
     pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
     reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again; ``real`` says the same of
     the real runner, or why it cannot tell). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES;
-    ``state`` is met, shows, gone, unclear or not tried). ``about`` is what run.json says beside the records (title,
+    ``state`` is met, shows, gone, unclear or not tried), ``cells`` one per pair and mode in which no step ran (CELL_DTYPES;
+    ``state`` and ``reason`` as in ``fuzz.cells``). ``about`` is what run.json says beside the records (title,
     command, ...).
     """
 
@@ -114,6 +116,7 @@ class Run:
     steps: pd.DataFrame
     findings: pd.DataFrame
     known: pd.DataFrame
+    cells: pd.DataFrame
     broken: tuple[BrokenLine, ...]
     about: dict[str, str]
 
@@ -141,6 +144,7 @@ def load_run(folder: Path) -> Run:
         steps=_frame([(*key, count) for key, count in steps.items()], STEP_DTYPES),
         findings=_frame(findings, FINDING_DTYPES),
         known=_frame(list(_read(folder / "known.jsonl", _known_row, broken)), KNOWN_DTYPES),
+        cells=_frame(list(_read(folder / "cells.jsonl", _cell_row, broken)), CELL_DTYPES),
         broken=tuple(broken),
         about=about[-1] if about else {},
     )
@@ -209,6 +213,11 @@ def _under_real_runner(real: dict[str, Any] | None) -> str:
 def _known_row(line: str) -> Row:
     data = json.loads(line)
     return tuple(check(data[name]) for name, check in _checks(KNOWN_DTYPES))
+
+
+def _cell_row(line: str) -> Row:
+    data = json.loads(line)
+    return tuple(check(data[name]) for name, check in _checks(CELL_DTYPES))
 
 
 def _about(line: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from fuzz.trace import MODES
+from reports.cells import cell_table, legend, rows_of
 from reports.junit import write_junit
 from reports.load import Run, load_run
 from reports.picture import programs_picture, speed_picture
@@ -52,7 +53,7 @@ def write_reports(folder: Path) -> list[Path]:
 def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
     """Everything the templates show, as plain rows."""
     over_time, first_seen = over_time_table(run.records), first_seen_table(run.findings)
-    reasons = reason_table(run.records)
+    reasons, cells = reason_table(run.records), cell_table(run.steps, run.cells)
     return {
         "title": title,
         "about": {name: value for name, value in run.about.items() if name != "title"},
@@ -61,6 +62,8 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "verdicts": {row["verdict"]: row for row in _rows(verdict_table(run.records))},
         "pair_mode": _rows(pair_mode),
         "heat": _heat(pair_mode),
+        "cells": rows_of(cells),
+        "cell_reasons": legend(cells),
         "modes": _modes(pair_mode),
         "first_seen": _rows(first_seen),
         "known": _rows(run.known),
@@ -102,8 +105,8 @@ def _finding_rows(findings: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _modes(pair_mode: pd.DataFrame) -> list[str]:
-    seen = set(pair_mode["mode"])
-    return [mode for mode in MODES if mode in seen] + sorted(seen - set(MODES))
+    """All that there are, and those that a newer program brought along."""
+    return [*MODES, *sorted(set(pair_mode["mode"]) - set(MODES))]
 
 
 def _heat(pair_mode: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:

@@ -258,6 +258,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
 
 FILES = (
     "campaign.json",
+    "cells.jsonl",
     "findings.jsonl",
     "journal-0.json",
     "known.jsonl",
@@ -269,7 +270,15 @@ FILES = (
     "worker-0.stack",
 )
 # What they hold decides how a campaign goes on; lists of lines may be empty.
-TOLD = ("campaign.json", "findings.jsonl", "journal-0.json", "known.jsonl", "lost.jsonl", "records-0.jsonl")
+TOLD = (
+    "campaign.json",
+    "cells.jsonl",
+    "findings.jsonl",
+    "journal-0.json",
+    "known.jsonl",
+    "lost.jsonl",
+    "records-0.jsonl",
+)
 
 
 def test_these_are_all_files_of_an_out_folder(finished: CampaignOptions) -> None:

@@ -104,8 +104,8 @@ def test_every_markdown_table_has_equal_columns(folder: Path) -> None:
             tables[-1].append(len(re.findall(r"(?<!\\)\|", line)))
         elif tables[-1]:
             tables.append([])
-    assert len(rows) == 25  # 7 + 3 + 6 + 3 + 6, heads included
-    assert [len(set(table)) for table in tables if table] == [1] * 5
+    assert len(rows) == 29  # 7 + 3 + 4 + 6 + 3 + 6, heads included
+    assert [len(set(table)) for table in tables if table] == [1] * 6
 
 
 def test_page_loads_nothing(folder: Path, page: Page) -> None:

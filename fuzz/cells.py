@@ -1,0 +1,144 @@
+"""The cells of the table pair x mode, each tried by a small program that should come to it: does it run, and if not, why?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from fuzz.finding import Finding, Verdict
+from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
+from fuzz.trace import MODES, REPLAYED, Trace
+from stubs.page_sizes import smallest_page
+from stubs.world import SPEC_MODES, World
+
+CELLS = MODES
+DRAFTS = ("draft_prefill", "draft_decode", "draft_extend")
+BEHIND = "behind"
+REASON_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``state`` is a verdict, BEHIND where another step's fault is in the way, "" where nothing is known yet.
+
+    ``reason`` is a line, empty where the mode runs.
+    """
+
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A program, and the modes that its steps are to have."""
+
+    program: Program
+    modes: tuple[str, ...]
+
+
+def attempts(pair: str, device: str) -> Iterator[Attempt]:
+    """From the plainest on. Of drafts those of two steps come first: one step needs no draft decode backend."""
+    prefill, _, decode = pair.partition(":")
+    page = smallest_page(prefill, decode)
+    # Long enough for what a tree of large pages reserves, see World.spec_reserve.
+    plain = World(
+        prefill=prefill,
+        decode=decode,
+        device=device,
+        page_size=page,
+        context_len=256,
+        max_running_requests=2,
+        max_total_tokens=1024,
+    )
+    modes = ("extend", "extend_prefix", "extend_chunked", "mixed", "decode", "idle", "finish", "retract")
+    yield Attempt(Program(plain, _plain_ops(page)), modes)
+    yield Attempt(Program(replace(plain, graph=1), (Extend((Row(0, 2),)), Decode((0,)))), ("decode" + REPLAYED,))
+    for mode in SPEC_MODES:
+        for shape, topk in (("chain", 1), ("tree", 2)):
+            for graph in (0, 1):
+                for steps in (2, 1):
+                    yield _drafting(plain, f"verify_{shape}_{mode}", topk, steps, graph)
+
+
+def try_cells(pair: str, device: str, run: Callable[[Program], Trace]) -> dict[str, Cell]:
+    """What comes of each mode with ``pair``; no program runs that would tell nothing new of them."""
+    found: dict[str, Cell] = {}
+    for attempt in attempts(pair, device):
+        if not all(runs(found.get(mode, Cell())) for mode in attempt.modes) and not inherit(found, attempt):
+            settle(found, attempt, run(attempt.program))
+    return found
+
+
+def inherit(found: dict[str, Cell], attempt: Attempt) -> bool:
+    """Whether the attempt is of graphs of a verify that is refused without them: the reason is theirs, too."""
+    first = attempt.modes[0]
+    eager = found.get(first.removesuffix(REPLAYED))
+    if not first.startswith("verify") or not first.endswith(REPLAYED) or eager is None:
+        return False
+    if eager.state != Verdict.UNSUPPORTED.value:
+        return False
+    for mode in attempt.modes:
+        found.setdefault(mode, eager)
+    return True
+
+
+def settle(found: dict[str, Cell], attempt: Attempt, trace: Trace) -> None:
+    """Add to ``found`` what the trace of an attempt says: of what does not run the first reason stays."""
+    for mode in attempt.modes:
+        cell = _cell(trace, mode)
+        if mode not in found or runs(cell):
+            found[mode] = cell
+
+
+def runs(cell: Cell) -> bool:
+    return cell.state in (Verdict.OK.value, Verdict.BUG.value)
+
+
+def _plain_ops(page: int) -> tuple[Op, ...]:
+    return (
+        Extend((Row(0, page + 1),)),
+        Finish((0,), keep=1),
+        Extend((Row(1, 2, cached_from=0, cached=page),)),
+        Extend((Row(2, page, more=1),)),
+        Mixed((Row(2, 1),), (1,)),
+        Decode((1, 2)),
+        Idle(),
+        Retract((1,)),
+    )
+
+
+def _drafting(plain: World, verify: str, topk: int, steps: int, graph: int) -> Attempt:
+    world = replace(
+        plain,
+        spec_algorithm="EAGLE",
+        spec_mode=verify.rpartition("_")[2],
+        spec_steps=steps,
+        spec_topk=topk,
+        spec_draft_tokens=steps + 1 if topk == 1 else steps + 2,
+        graph=graph,
+    )
+    drafts = DRAFTS if steps > 1 else ("draft_prefill", "draft_extend")
+    modes = (verify, *drafts)
+    if graph:
+        modes = tuple(mode + REPLAYED for mode in modes if mode != "draft_prefill")
+    ops = (Extend((Row(0, 2),)), Verify((0,), (1,), draft_decode=1 if steps > 1 else 0))
+    return Attempt(Program(world, ops), modes)
+
+
+def reason_of(finding: Finding) -> str:
+    """One line: SGLang's own words, or the exception that it raises instead."""
+    words = " ".join(finding.title.split())
+    said = finding.verdict is not Verdict.UNSUPPORTED or finding.signature.kind == "refused"
+    return (words if said else f"{finding.signature.kind} in {words}")[:REASON_MAX]
+
+
+def _cell(trace: Trace, mode: str) -> Cell:
+    """What a trace says of a mode that it was to have."""
+    verdicts = {step.verdict for step in trace.steps if step.mode == mode}
+    for verdict in (Verdict.BUG, Verdict.OK):
+        if verdict in verdicts:
+            return Cell(verdict.value)
+    for finding in trace.findings:
+        state = BEHIND if finding.verdict is Verdict.BUG else finding.verdict.value
+        return Cell(state, reason_of(finding))
+    return Cell(Verdict.UNSUPPORTED.value, f"SGLang captures no graph of it, and runs {mode.removesuffix(REPLAYED)}")
