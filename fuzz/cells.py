@@ -21,7 +21,7 @@ REASON_MAX = 300
 class Cell:
     """``state`` is a verdict, BEHIND where another step's fault is in the way, "" where nothing is known yet.
 
-    ``reason`` is a line, empty where the mode runs.
+    ``reason`` is a line, empty where the mode is ok.
     """
 
     state: str = ""
@@ -135,9 +135,11 @@ def reason_of(finding: Finding) -> str:
 def _cell(trace: Trace, mode: str) -> Cell:
     """What a trace says of a mode that it was to have."""
     verdicts = {step.verdict for step in trace.steps if step.mode == mode}
-    for verdict in (Verdict.BUG, Verdict.OK):
-        if verdict in verdicts:
-            return Cell(verdict.value)
+    if Verdict.BUG in verdicts:
+        titles = (reason_of(one) for one in trace.findings if one.verdict is Verdict.BUG and one.mode == mode)
+        return Cell(Verdict.BUG.value, next(titles, ""))
+    if Verdict.OK in verdicts:
+        return Cell(Verdict.OK.value)
     for finding in trace.findings:
         state = BEHIND if finding.verdict is Verdict.BUG else finding.verdict.value
         return Cell(state, reason_of(finding))

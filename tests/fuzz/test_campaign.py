@@ -299,6 +299,21 @@ def test_seconds_end_it(options: Any) -> None:
     assert time.monotonic() - started < 10
 
 
+def test_what_programs_leave_open_is_tried_at_the_end_and_written_down(options: Any) -> None:
+    result = run_campaign(options(programs=None, seconds=3.0), Log())
+    made = [record for record in records(result.out) if record.seed > 1_000_000]
+    assert made and all(record.elapsed_seconds >= 2.7 for record in made)
+    cells = [json.loads(line) for line in (result.out / "cells.jsonl").read_text().splitlines()]
+    assert {cell["reason"] for cell in cells if cell["pair"] == "triton:fa3"} == {"no fa3 here"}
+    open_modes = {cell["mode"] for cell in cells if cell["pair"] == "triton:torch_native"}
+    assert "verify_tree_decode" in open_modes and "decode" not in open_modes
+
+
+def test_so_many_programs_are_so_many(options: Any) -> None:
+    result = run_campaign(options(programs=20, seconds=None), Log())
+    assert sorted(record.seed for record in records(result.out)) == list(range(20))
+
+
 def test_stub_gap_is_told_and_not_scripted(options: Any) -> None:
     source = "class Gap(Exception): pass\ndef step(kind, seed):\n    raise Gap('lacks x')\n"
     result = run_campaign(options(source), Log())

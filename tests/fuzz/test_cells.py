@@ -50,7 +50,7 @@ def test_a_refused_start_is_the_reason_of_all_its_modes() -> None:
 def test_a_step_after_a_fault_is_behind_it() -> None:
     found: dict[str, Cell] = {}
     settle(found, attempt("extend", "decode"), trace(("extend", Verdict.BUG), verdict=Verdict.BUG, title="it broke"))
-    assert found == {"extend": Cell("bug"), "decode": Cell("behind", "it broke")}
+    assert found == {"extend": Cell("bug", "it broke"), "decode": Cell("behind", "it broke")}
 
 
 def test_a_graph_that_is_not_captured_says_what_runs_instead() -> None:

@@ -63,3 +63,9 @@ def test_refusals_and_faults_of_the_harness_test_nothing() -> None:
     assert not tally.ran_something
     tally.count_program(replace(RECORD, verdict="ok"))
     assert tally.ran_something
+
+
+def test_a_mode_is_reached_where_a_step_of_it_ran() -> None:
+    tally = Tally()
+    tally.count_program(replace(BUG, steps=(("decode", "bug", 1), ("extend", "ok", 2), ("verify", "unsupported", 1))))
+    assert tally.reached == {("triton:torch_native", "decode"), ("triton:torch_native", "extend")}
