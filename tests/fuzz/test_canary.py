@@ -18,6 +18,7 @@ from fuzz.worker import EXECUTOR
 pytestmark = pytest.mark.release
 
 TARGET = "pypi:0.5.23"
+SEED, PROGRAMS = 103, 3  # plain worlds, in which SGLang itself has no fault on this pair
 CANARY = "tests.fuzz.canary_executor"
 SIGNATURE = "numeric/wrong_output/TorchNativeAttnBackend.forward_decode"
 GOLDEN = Path(__file__).parent.parent / "data" / "canary.py"
@@ -50,13 +51,16 @@ class Log:
     def phase(self, text: str) -> None:
         pass
 
+    def note(self, text: str) -> None:
+        pass
+
     def finished(self, result: CampaignResult) -> None:
         pass
 
 
 @pytest.fixture(scope="module")
 def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[CampaignResult, list[Record]]:
-    """Four programs: the first mixes its decodes into prefills, the next two verify, the last decodes."""
+    """Three programs: two verify, the last decodes."""
     target_folder(TARGET.partition(":")[2])
     folder = tmp_path_factory.mktemp("canary")
     log = Log()
@@ -66,7 +70,8 @@ def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tu
         out=folder / "out",
         python=sys.executable,
         pairs=("triton:torch_native",),
-        programs=4,
+        seed=SEED,
+        programs=PROGRAMS,
         executor=CANARY,
     )
     return run_campaign(options, log), log.records
@@ -74,7 +79,7 @@ def campaign(target_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 def test_the_planted_fault_and_no_other_is_found(campaign: tuple[CampaignResult, list[Record]]) -> None:
     result, records = campaign
-    assert [(record.verdict, record.signature) for record in records] == [("ok", "")] * 3 + [("bug", SIGNATURE)]
+    assert [(record.verdict, record.signature) for record in records] == [("ok", "")] * 2 + [("bug", SIGNATURE)]
     (finding,) = result.findings
     assert (finding["signature"], finding["reliability"], finding["mode"]) == (SIGNATURE, [10, 10], "decode")
     assert result.exit_code == 1
