@@ -14,7 +14,7 @@ from fuzz import doctor
 from fuzz.audit import AuditReport
 from fuzz.bench import Result, by_oracle
 from fuzz.comparison import Cell
-from fuzz.display import STYLES, is_new_bug
+from fuzz.display import STYLES, is_corrupt, is_new_bug, label_of
 from fuzz.order import CampaignResult
 from fuzz.recheck import GONE, NOT_TRIED, UNCLEAR
 from fuzz.revisions import ReplayResult, ShrinkResult
@@ -30,6 +30,7 @@ def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, 
     return {
         "exit_code": result.exit_code,
         "new": sum(is_new_bug(finding) for finding in result.findings),
+        "corrupt": sum(is_corrupt(finding) for finding in result.findings),
         "findings": result.findings,
         "programs": result.programs,
         "steps": result.steps,
@@ -74,7 +75,7 @@ def findings_table(findings: Sequence[dict[str, Any]]) -> Table:
     """New bugs first, then what is known, then what the harness lacks."""
     table = plain_table("", "fault", "signature", "pair", "step", "shows", "met")
     for finding in sorted(findings, key=lambda finding: (not is_new_bug(finding), finding["known"])):
-        label = "new" if is_new_bug(finding) else "known" if finding["known"] else finding["verdict"]
+        label = label_of(finding)
         table.add_row(
             Text(label, "bold red" if label == "new" else STYLES.get(label, "dim")),
             Text(_short(finding["title"])),

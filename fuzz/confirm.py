@@ -103,6 +103,8 @@ def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Re
     world = confirmed.program.world
     if world.runner == "real":
         return None
+    if confirmed.finding.signature.is_corrupt:
+        return Real(why_not="inputs are corrupted under the fake runner alone")
     program = replace(confirmed.program, world=replace(world, runner="real"))
     shown = runs = 0
     if patience.is_over:

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fuzz.finding import Verdict
+from fuzz.finding import CORRUPT, Signature, Verdict
 from fuzz.order import CampaignOptions, CampaignResult
 from fuzz.process import Ready
 from fuzz.record import Record
@@ -115,8 +115,9 @@ class Display:
         self.phase("")
         is_new = is_new_bug(finding)
         self._new += is_new
-        label = "new bug" if is_new else f"known {finding['verdict']}" if finding["known"] else finding["verdict"]
-        style = STYLES.get(finding["verdict"], "") if not finding["known"] else "dim"
+        label = label_of(finding)
+        label = {"new": "new bug", "known": f"known {finding['verdict']}"}.get(label, label)
+        style = "dim" if finding["known"] else STYLES["infra" if label == CORRUPT else finding["verdict"]]
         title = " ".join(finding["title"].split())
         where = f"({finding['pair']}, {finding['mode']}, after {finding['first_seconds']:.0f} s)"
         self._console.print(Text(label, style), Text(f"{title} {where}"), soft_wrap=True)
@@ -172,4 +173,16 @@ class Display:
 
 def is_new_bug(finding: dict[str, Any]) -> bool:
     """Whether a line of findings.jsonl is what makes a campaign exit 1."""
-    return finding["verdict"] == Verdict.BUG.value and not finding["known"]
+    return finding["verdict"] == Verdict.BUG.value and not finding["known"] and not is_corrupt(finding)
+
+
+def is_corrupt(finding: dict[str, Any]) -> bool:
+    """Whether a line of findings.jsonl tells of a corrupted input that was taken, and not of a valid program."""
+    return Signature.parse(finding["signature"]).is_corrupt
+
+
+def label_of(finding: dict[str, Any]) -> str:
+    """What a finding is, in a word: corrupt, known, new, or the harness's verdict."""
+    if is_corrupt(finding):
+        return CORRUPT
+    return "new" if is_new_bug(finding) else "known" if finding["known"] else str(finding["verdict"])

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fuzz.agenda import SEED_STRIDE
 from fuzz.choice import exhaustive
+from fuzz.corrupted import corrupted
 from fuzz.generate import Limits, generate, program_for
 from fuzz.order import CampaignOptions
 from fuzz.program import Program
@@ -34,11 +35,12 @@ class Engine(Protocol):
 class Random:
     """A seed is all there is to a program."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, *, corrupt: bool = False) -> None:
+        self._limits, self._corrupt = limits, corrupt
 
     def program(self, seed: int) -> Program | None:
-        return program_for(seed, self._limits)
+        program = program_for(seed, self._limits)
+        return corrupted(program, seed) if self._corrupt else program
 
 
 class Exhaustive:
@@ -68,7 +70,9 @@ class Exhaustive:
 
 
 def engine_of(options: CampaignOptions, limits: Limits) -> Engine:
-    return Exhaustive(limits, options.seed) if options.engine == "exhaustive" else Random(limits)
+    if options.engine == "exhaustive":
+        return Exhaustive(limits, options.seed)
+    return Random(limits, corrupt=options.corrupt)
 
 
 def small_worlds(limits: Limits) -> tuple[World, ...]:

@@ -26,7 +26,7 @@ class CampaignOptions:
     """``pairs`` empty means all that run on the target. At least one of ``seconds`` and ``programs`` ends it.
 
     ``twins`` lets both halves of a pair have one name. ``program_seconds`` is how long a program may take before
-    it counts as hung, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``).
+    it counts as hung, ``corrupt`` ends each program in a step whose input is corrupted, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``).
     """
 
     target: str
@@ -43,6 +43,7 @@ class CampaignOptions:
     seed: int = 0
     known: Path | None = None
     twins: bool = False
+    corrupt: bool = False
     shrink: bool = True
     program_seconds: float = 120.0
     memory_mb: int = 0
@@ -57,7 +58,8 @@ class CampaignOptions:
         usually = (("runner", self.runner, "fake"), ("device", self.device, "cpu"), ("engine", self.engine, "random"))
         for name, value, usual in usually:
             words += [f"--{name}", value] if value != usual else []
-        return shlex.join([*words, *(["--twins"] if self.twins else [])])
+        switches = ["--twins"] * self.twins + ["--corrupt"] * self.corrupt
+        return shlex.join([*words, *switches])
 
     def check(self) -> None:
         """Raise CampaignError on the first rule broken."""
@@ -73,6 +75,10 @@ class CampaignOptions:
         ):
             if text not in allowed:
                 raise CampaignError(f"{name} is {text!r}; expected one of {', '.join(allowed)}")
+        if self.corrupt and (self.runner, self.engine) != ("fake", "random"):
+            raise CampaignError(
+                f"corrupt with runner {self.runner} and engine {self.engine}; expected the fake runner and engine random"
+            )
         if self.seed < 0:
             raise CampaignError(f"seed is {self.seed}; expected 0 or more")
         if self.pairs:

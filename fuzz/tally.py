@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.finding import Finding, Verdict
+from fuzz.finding import Finding, Signature, Verdict
 from fuzz.record import Record
 
 
@@ -89,12 +89,16 @@ class Tally:
 
     @property
     def unexamined(self) -> list[dict[str, Any]]:
-        """New bugs of this campaign that nobody has looked into to the end."""
-        return [entry for entry in self.new_bugs if not entry["examined"]]
+        """What is to be looked into of this campaign, and nobody has to the end."""
+        return [entry for entry in self._unknown_bugs if not entry["examined"]]
 
     @property
     def new_bugs(self) -> list[dict[str, Any]]:
-        """Bugs of this campaign that nobody knew."""
+        """Bugs of this campaign that nobody knew, on valid programs: what makes it exit 1."""
+        return [entry for entry in self._unknown_bugs if not Signature.parse(entry["signature"]).is_corrupt]
+
+    @property
+    def _unknown_bugs(self) -> list[dict[str, Any]]:
         seen = (entry for signature, entry in self.findings.items() if signature in self.seen)
         return [entry for entry in seen if entry["verdict"] == Verdict.BUG.value and not entry["known"]]
 

@@ -47,9 +47,10 @@ class Terms:
 
     def check(self, options: CampaignOptions) -> None:
         """Raise CampaignError where the folder is another campaign's."""
-        for name, given in asked(options).items():
-            if self.asked.get(name) != given:
-                was = self.asked.get(name)
+        now = asked(options)
+        for name in {**now, **self.asked}:
+            was, given = self.asked.get(name), now.get(name)
+            if was != given:
                 raise CampaignError(
                     f"{options.out} holds a campaign with {name} {was!r}, given {given!r}; give this one another --out"
                 )
@@ -80,4 +81,5 @@ def settle(options: CampaignOptions, worker: WorkerProcess, version: str) -> Ter
 def asked(options: CampaignOptions) -> dict[str, Any]:
     """The options that decide which programs a campaign runs. Budgets are not among them: they may be raised."""
     names = ("target", "runner", "device", "engine", "seed", "twins", "executor")
-    return {**{name: getattr(options, name) for name in names}, "pairs": list(options.pairs)}
+    came_later = {"corrupt": True} if options.corrupt else {}  # left out where an older campaign has none
+    return {**{name: getattr(options, name) for name in names}, "pairs": list(options.pairs), **came_later}

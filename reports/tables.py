@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fuzz.finding import CORRUPT
 from fuzz.trace import MODES
 from reports.load import VERDICTS
 
@@ -30,7 +31,23 @@ FINDING_COLUMNS = (
 
 def is_new(findings: pd.DataFrame) -> pd.Series[bool]:
     """Which findings make a run exit 1: bugs that nobody knew."""
-    return (findings["verdict"] == "bug") & ~findings["known"]
+    return (findings["verdict"] == "bug") & ~findings["known"] & ~is_corrupt(findings)
+
+
+def is_corrupt(findings: pd.DataFrame) -> pd.Series[bool]:
+    """Which findings tell of a corrupted input that was taken; they stand apart from those on valid programs."""
+    return findings["oracle"] == CORRUPT
+
+
+def corrupt_table(findings: pd.DataFrame) -> pd.DataFrame:
+    """One row per corrupted input that was taken: ``outcome`` is silent (a wrong answer) or caught (by the harness).
+
+    ``expected`` is what would have been right: a refusal, or the same answer.
+    """
+    table = findings[is_corrupt(findings)].sort_values(["kind", "place"], kind="stable")
+    evidence = [[str(told.get(name, "")) for told in table["evidence"]] for name in ("outcome", "expected")]
+    columns = ["kind", "place", "pair", "mode", "title", "message", "count", "script"]
+    return table[columns].assign(outcome=evidence[0], expected=evidence[1]).reset_index(drop=True)
 
 
 def findings_table(findings: pd.DataFrame) -> pd.DataFrame:
@@ -115,6 +132,7 @@ def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
 
 def first_seen_table(findings: pd.DataFrame) -> pd.DataFrame:
     """One row per fault of the target, known ones too, in the order in which they were met; ``count`` is how often."""
-    faults = findings[findings["verdict"] == "bug"].sort_values(["first_seconds", "signature"], kind="stable")
+    bugs = findings[(findings["verdict"] == "bug") & ~is_corrupt(findings)]
+    faults = bugs.sort_values(["first_seconds", "signature"], kind="stable")
     table = faults[["signature", "pair", "first_seconds", "first_programs", "count"]]
     return table.assign(new=~faults["known"]).reset_index(drop=True)

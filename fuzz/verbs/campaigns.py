@@ -12,7 +12,7 @@ import click
 
 from fuzz import answers, arguments
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
-from fuzz.display import Display, console
+from fuzz.display import Display, console, is_corrupt
 from fuzz.order import ENGINES
 from fuzz.store import write_whole
 from fuzz.verbs.group import NEEDED, cli, print_json, tell
@@ -24,6 +24,11 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
 @arguments.target_option("installed", "SGLang to test.  [default: installed]")
 @arguments.pair_option
 @click.option("--twins", is_flag=True, help="Also pairs of a backend with itself, which SGLang never assembles.")
+@click.option(
+    "--corrupt",
+    is_flag=True,
+    help="End each program in a step whose input is corrupted: is it refused, or right all the same? Reported apart.",
+)
 @arguments.runner_option
 @arguments.device_option
 @click.option(
@@ -108,8 +113,10 @@ def _write_reports(options: CampaignOptions) -> list[Path]:
 
 def _print_campaign(result: CampaignResult, target: str, reports: list[Path]) -> None:
     click.echo(answers.campaign_headline(result))
-    if result.findings:
-        console().print(answers.findings_table(result.findings))
+    corrupt = [finding for finding in result.findings if is_corrupt(finding)]
+    valid = [finding for finding in result.findings if not is_corrupt(finding)]
+    for findings in filter(None, (valid, corrupt)):
+        console().print(answers.findings_table(findings))
     for command in answers.replay_commands(result, target):
         click.echo(f"replay: {command}")
     for line in answers.known_lines(result):
