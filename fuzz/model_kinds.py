@@ -72,7 +72,7 @@ def _with_window_pool(choices: Choices, world: World) -> World:
 
 
 def _may_be_latent(world: World) -> bool:
-    """Pinned off over drafts and on a GPU, where it was not tried yet."""
+    """Pinned off over drafts and on a GPU: see fuzz.axes."""
     served = {world.prefill, world.decode} <= LATENT_BACKENDS
     return served and not world.is_speculative and world.device == "cpu"
 

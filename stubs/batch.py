@@ -282,11 +282,13 @@ class Scheduler:
         held = kv_memory(pool)
         for part in parts:
             loc, kept = self._locations([part]), []
-            for buffer, scale in zip(held, self.world.kv_scales, strict=True):
+            for buffer, scale in zip(held, self.world.kv_scales):  # one buffer alone where KV is latent
                 drawn = torch.randn(part.count, *buffer.tensor.shape[1:], generator=self.generator)
                 drawn = drawn.to(sglang.DTYPES[self.world.dtype])
                 buffer.tensor[loc] = buffer.encode(drawn, scale).to(loc.device)
                 kept.append(as_stored(self.world, drawn, buffer.half))
+            if self.world.kv_lora_rank:
+                kept.append(kept[0][..., : self.world.kv_lora_rank])
             part.live.draft = [part.live.draft[0].first(part.prefix).extended(*kept)]
 
     def _accept(self, part: RowPlan, path: list[int]) -> None:

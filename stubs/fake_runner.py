@@ -205,14 +205,14 @@ def build_fake_server(world: World) -> FakeServer:
     with tempfile.TemporaryDirectory(prefix="seamripper-model-") as name:
         folder = Path(name)
         plain = replace(world, sliding_window=0, logit_cap=0)  # a Llama config has neither; the layers carry them
-        draft_path = str(write_tiny_draft(plain, folder)) if world.is_speculative else ""
+        draft_path = str(_draft_path(world, plain, folder)) if world.is_speculative else ""
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
     rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
-    pool = _target_pool(world)
+    pool = sglang_window.hybrid_pool(world) if world.window_tokens else _pool(world, world.num_layers)
     target = FakeModelRunner(world, args, config, rows, pool)
     allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang.allocator
     target.token_to_kv_pool_allocator = allocator(world, pool)
@@ -221,7 +221,7 @@ def build_fake_server(world: World) -> FakeServer:
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
     if not world.is_speculative:
         return FakeServer(world, target, None, None, capture_graphs(world, target, None, None))
-    draft = FakeModelRunner(world, args, draft_config, rows, sglang.kv_pool(world, 1))
+    draft = FakeModelRunner(world, args, draft_config, rows, _pool(world, 1))
     draft.is_draft_worker = True
     draft.sliding_window_size = layer_of(world, 0).window or None
     draft.token_to_kv_pool_allocator = target.token_to_kv_pool_allocator
@@ -232,11 +232,18 @@ def build_fake_server(world: World) -> FakeServer:
     return FakeServer(world, target, draft, steps, capture_graphs(world, target, draft, steps))
 
 
-def _target_pool(world: World) -> Any:
-    """The pool of the kind that SGLang makes for the model's layers."""
+def _draft_path(world: World, plain: World, folder: Path) -> Path:
+    """The draft's config: of a Llama, or of a layer like those of a target with latent attention."""
+    if not world.kv_lora_rank:
+        return write_tiny_draft(plain, folder)
+    return write_tiny_draft(plain, folder, sglang_latent.DRAFT_ARCHITECTURE, sglang_latent.draft_config_fields(world))
+
+
+def _pool(world: World, layers: int) -> Any:
+    """One pool for ``layers`` layers, of the kind that SGLang makes for them."""
     if world.kv_lora_rank:
-        return sglang_latent.latent_pool(world)
-    return sglang_window.hybrid_pool(world) if world.window_tokens else sglang.kv_pool(world, world.num_layers)
+        return sglang_latent.latent_pool(world, layers)
+    return sglang.kv_pool(world, layers)
 
 
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:

@@ -291,6 +291,10 @@ def row_extra(world: World) -> int:
 
 def move_kv(pool: Any, to: torch.Tensor, source: torch.Tensor) -> None:
     """Copy KV rows within a pool, by SGLang's own plain-torch road (the other is a CUDA kernel over raw pointers)."""
+    if hasattr(pool, "kv_buffer"):  # latent KV, which older releases do not move in torch alone
+        for buffer in pool.kv_buffer:
+            buffer[to] = buffer[source]
+        return
     move = find("sglang.srt.mem_cache.memory_pool:move_kv_cache_native")
     if move is not None:
         move(pool.k_buffer, pool.v_buffer, to, source)

@@ -8,6 +8,7 @@ from stubs.refusal import Refused
 from stubs.sglang import find, kv_torch_dtype, load
 from stubs.world import World
 
+DRAFT_ARCHITECTURE = "DeepseekV3ForCausalLMNextN"  # its multi-token prediction layer, which EAGLE takes for a draft
 ARCHITECTURE = "DeepseekV2ForCausalLM"  # latent in every release; the later ones bring server settings of their own
 
 
@@ -34,6 +35,11 @@ def config_fields(world: World) -> dict[str, Any]:
     }
 
 
+def draft_config_fields(world: World) -> dict[str, Any]:
+    """The same of the layer that drafts for it."""
+    return config_fields(world) | {"model_type": "deepseek_v3", "num_nextn_predict_layers": 1}
+
+
 def is_latent(config: Any) -> bool:
     """Whether SGLang takes the model of this ModelConfig for one with latent attention."""
     return bool(config.attention_arch == load("sglang.srt.configs.model_config").AttentionArch.MLA)
@@ -45,7 +51,7 @@ def check_arch(world: World, config: Any) -> None:
         raise Refused(f"this release takes a {config.hf_config.architectures[0]} for another kind of attention")
 
 
-def latent_pool(world: World) -> Any:
+def latent_pool(world: World, layers: int) -> Any:
     """The real MLATokenToKVPool: a row [1, head_dim] for a slot, latent and rotary key, per layer."""
     cls = load("sglang.srt.mem_cache.memory_pool").MLATokenToKVPool
     return cls(
@@ -54,7 +60,7 @@ def latent_pool(world: World) -> Any:
         dtype=kv_torch_dtype(world),
         kv_lora_rank=world.kv_lora_rank,
         qk_rope_head_dim=world.qk_rope_head_dim,
-        layer_num=world.num_layers,
+        layer_num=layers,
         device=world.device,
         enable_memory_saver=False,
     )
@@ -65,11 +71,26 @@ def takes_parts(world: World, forward_batch: Any) -> bool:
     listed = find(*LISTS)
     if listed is None:
         raise Refused("this release does not list the backends that take latent and rotary parts apart")
-    is_decode = forward_batch.forward_mode.is_decode_or_idle()
-    return (world.decode if is_decode else world.prefill) in listed
+    return _serving(world, forward_batch.forward_mode) in listed
+
+
+def _serving(world: World, mode: Any) -> str:
+    """The name of the backend that serves ``mode``, as the model tells it: by what is stamped on the backend, if anything.
+
+    Source: dispatch_attn_forward_method of SGLang's models/deepseek_v2.
+    """
+    current = find("sglang.srt.model_executor.forward_context:get_attn_backend")
+    backend = None if current is None else current()
+    prefill = getattr(backend, "prefill_attention_backend_str", None) or world.prefill
+    decode = getattr(backend, "decode_attention_backend_str", None) or world.decode
+    if mode.is_decode_or_idle():
+        return str(decode)
+    is_draft_extend = getattr(mode, "is_draft_extend", None) or mode.is_draft_extend_v2  # the first up to 0.5.13
+    is_speculative = mode.is_target_verify() or is_draft_extend()
+    return str(decode if is_speculative and world.spec_mode == "decode" else prefill)
 
 
 LISTS = (
-    "sglang.srt.models.deepseek_common.utils:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",  # from 0.5.9 or so on
+    "sglang.srt.models.deepseek_common.utils:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",
     "sglang.srt.models.deepseek_v2:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",
 )

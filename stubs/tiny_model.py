@@ -20,9 +20,11 @@ def write_tiny_model(
     return _write(folder / "target", architecture, world.num_layers, world, fields or {})
 
 
-def write_tiny_draft(world: World, folder: Path) -> Path:
-    """Write the EAGLE draft's ``folder``/draft/config.json; return the folder to hand to SGLang."""
-    return _write(folder / "draft", "LlamaForCausalLMEagle", DRAFT_LAYERS, world, {})
+def write_tiny_draft(
+    world: World, folder: Path, architecture: str = "LlamaForCausalLMEagle", fields: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the EAGLE draft's ``folder``/draft/config.json, ``fields`` added; return the folder to hand to SGLang."""
+    return _write(folder / "draft", architecture, DRAFT_LAYERS, world, fields or {})
 
 
 def tiny_config(world: World, architecture: str = "LlamaForCausalLM", layers: int | None = None) -> dict[str, Any]:

@@ -247,7 +247,6 @@ _FIRST_FIELDS = 22
 NOT_LATENT = (
     "sliding_window",
     "logit_cap",
-    "spec_algorithm",
     "query_scalar",
     "alternate_layers",
     "xai_temperature_len",

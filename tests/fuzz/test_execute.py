@@ -82,6 +82,15 @@ def test_latent_attention_is_served_right(real_worker: RealWorker, name: str, pa
     assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
 
 
+@pytest.mark.parametrize("pair", ["triton:fa3", "fa3:triton"])
+@pytest.mark.parametrize(("name", "mode"), [("verify_chain", "prefill"), ("verify_tree", "decode")])
+def test_drafts_of_latent_attention_are_served_right(real_worker: RealWorker, name: str, mode: str, pair: str) -> None:
+    prefill, decode = pair.split(":")
+    program = golden(name, prefill=prefill, decode=decode, spec_mode=mode, page_size=1, **LATENT)
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
 def test_a_backend_for_other_models_refuses_latent_attention_itself(real_worker: RealWorker) -> None:
     program = golden("extend_decode", decode="trtllm_mha", page_size=16, sliding_window=0, logit_cap=0, **LATENT)
     trace = real_worker("0.5.23").run(program, SECONDS)
