@@ -37,6 +37,9 @@ class Agenda:
         """The entry of a finding that nobody has looked into to the end."""
         return self._unexamined.pop(0) if self._unexamined else None
 
+    def put_unexamined(self, entries: list[dict[str, Any]]) -> None:
+        self._unexamined += entries
+
     def take_seed(self) -> int | None:
         """The seed of the next program, or None when the budget is spent."""
         if self._is_spent():

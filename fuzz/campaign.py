@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fuzz.agenda import SEED_STRIDE, Agenda
 from fuzz.cells import Attempt
@@ -41,6 +41,7 @@ from fuzz.trace import Trace
 __all__ = ["SEED_STRIDE", "CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
+LOOKING_SHARE = 1 / 3  # of the time, while there are programs to run; looking into a finding may take half a minute
 KNOWN_SECONDS = 60  # past the campaign's end, to try the known faults that it did not meet
 
 
@@ -82,6 +83,7 @@ class _Campaign:
         self.interrupted = False
         self.reason = ""
         self.has_given_up = False
+        self.looking_seconds = 0.0  # of all workers
         self.known = known
         self.standings = read_standings(options.out, progress.note)
         self.tally = Tally({signature: one.reason for signature, one in known.items()})
@@ -103,15 +105,25 @@ class _Campaign:
         memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
         first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor, memory_mb)
         workers = [WorkerProcess(replace(first, number=number), self.stop) for number in range(options.workers)]
+        has_started = False
         try:
-            if self.start(workers):
+            if has_started := self.start(workers):
                 self.drive(workers)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
+            if has_started:
+                self.save_unexamined(workers[0])
             for worker in workers:
                 worker.close()
         return self.result()
+
+    def save_unexamined(self, worker: WorkerProcess) -> None:
+        """Write scripts of what there was no time to look into, as it stands: the campaign has stopped."""
+        self.stop.set()
+        while (entry := self.agenda.take_unexamined()) is not None:
+            if not entry["script"]:
+                self.look_into(worker, entry)
 
     def give_up_lost(self) -> None:
         """Write down the programs over which everything ended again and again."""
@@ -159,11 +171,14 @@ class _Campaign:
                 self.stop.set()  # on leaving, the pool waits for its threads
 
     def work(self, worker: WorkerProcess) -> None:
-        """Look into what was left, run programs until there are no more to run, then see to known faults."""
-        while (entry := self.take(self.agenda.take_unexamined)) is not None:
-            self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
+        """Run programs until there are no more to run, looking into what they found; then see to known faults."""
         ran = 0
-        while (job := self.take(self.next_job)) is not None:
+        while True:
+            if (entry := self.take(self.next_unexamined)) is not None:
+                self.look_into(worker, entry)
+                continue
+            if (job := self.take(self.next_job)) is None:
+                break
             seed, attempt = job
             program = self.engine.program(seed) if attempt is None else attempt.program
             if program is None:
@@ -182,12 +197,25 @@ class _Campaign:
             with self.lock:
                 if attempt is not None and self.gaps is not None:
                     self.gaps.settle(attempt, trace)
+        while (entry := self.take(self.agenda.take_unexamined)) is not None:
+            self.look_into(worker, entry)
         while (known := self.take(self.agenda.take_known)) is not None:
             self.recheck(worker, known)
 
     def take(self, item: Callable[[], Item | None]) -> Item | None:
         with self.lock:
             return None if self.stop.is_set() else item()
+
+    def next_unexamined(self) -> dict[str, Any] | None:
+        """A finding to look into, unless looking has had its share of the time."""
+        time_spent = self.elapsed_seconds * self.options.workers
+        return self.agenda.take_unexamined() if self.looking_seconds <= LOOKING_SHARE * time_spent else None
+
+    def look_into(self, worker: WorkerProcess, entry: dict[str, Any]) -> None:
+        began = time.monotonic()
+        self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
+        with self.lock:
+            self.looking_seconds += time.monotonic() - began
 
     def next_job(self) -> tuple[int, Attempt | None] | None:
         """A program's seed; at the end of the campaign's time, of one made for what the others did not come to."""
@@ -213,8 +241,9 @@ class _Campaign:
             trace = not_run("the campaign's time was up while this program ran")
             self.keep(self.filled(blank, trace), text, [])
             return trace
-        for finding in self.keep(self.filled(blank, trace), text, noteworthy(trace)):
-            self.examine(worker, program, finding)
+        fresh = self.keep(self.filled(blank, trace), text, noteworthy(trace))
+        with self.lock:
+            self.agenda.put_unexamined([self.tally.findings[str(finding.signature)] for finding in fresh])
         return trace
 
     def keep(self, record: Record, program: str, findings: list[Finding]) -> list[Finding]:

@@ -84,7 +84,10 @@ def test_order_of_keys_and_blank_lines_do_not_matter() -> None:
         ("{", "line 1: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
         ("[]", 'line 1: expected a header with "seamripper": 1'),
         ('{"seamripper":2}', 'line 1: expected a header with "seamripper": 1'),
-        ('{"seamripper":1}', "line 1: header has ['seamripper']; expected seamripper, seed, world and maybe corruption"),
+        (
+            '{"seamripper":1}',
+            "line 1: header has ['seamripper']; expected seamripper, seed, world and maybe corruption",
+        ),
         ('{"seamripper":1,"seed":0,"world":[]}', "line 1: world is list; expected an object"),
         ('{"seamripper":1,"seed":-1,"world":{}}', "line 1: seed is -1; expected an integer from 0 to 2**31-1"),
         ('{"seamripper":1,"seed":0.5,"world":{}}', "line 1: seed is 0.5; expected an integer from 0 to 2**31-1"),

@@ -22,7 +22,7 @@ SEEDS = int(os.environ.get("SEAMRIPPER_PLANTED_SEEDS", "3"))
 SECONDS = 120
 # What a plant is tried on is drawn, but for what would hide it: windows, graphs (which repeat no metadata), large pages.
 DRAWN = ("prefill", "decode", "dtype", "num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "layout")
-DRAWN = (*DRAWN, "overlap", "query_scalar", "deterministic", "sinks")
+DRAWN = (*DRAWN, "overlap", "query_scalar", "deterministic", "sinks", "kv_lora_rank")
 PAGE_SIZES = {"triton": (1, 2, 4, 8)}
 EXECUTOR = "tests.fuzz.planted_executor"
 PLANTS = (
