@@ -202,13 +202,13 @@ def program_table(count: int) -> None:
     execute.prepare()
     pairs = ("triton:fa3", "fa3:triton", "triton:torch_native")
     limits = Limits(pairs=pairs, speculative=execute.speculative_modes(pairs))
-    watched: Any = execute._watched  # there is no switch for it: a campaign has no use for one
-    modes = {"no checks": (lambda plan: nullcontext(()), ()), "kernels": (watched, ()), "all": (watched, ORACLES)}
+    watched: Any = execute._Run._watched  # there is no switch for it: a campaign has no use for one
+    modes = {"no checks": (lambda run, plan: nullcontext(), ()), "kernels": (watched, ()), "all": (watched, ORACLES)}
     seconds, steps = dict.fromkeys(modes, 0.0), dict.fromkeys(modes, 0)
     for seed in range(count):
         program = program_for(seed, limits)
         for name, (watch, oracles) in modes.items():
-            execute._watched = watch
+            execute._Run._watched = watch
             if seed == 0:
                 execute.execute(program, oracles)
             start = time.process_time()
