@@ -48,7 +48,7 @@ def history(target_folder: Callable[[str], Path], tmp_path_factory: pytest.TempP
 def tree_of(history: History, release: Path) -> str:
     """The release's package as a tree."""
     history.git("read-tree", "--empty")
-    history.git(f"--work-tree={release}", "add", "-A", "--force", "--", "sglang", ":!**/__pycache__")
+    history.git(f"--work-tree={release}", "add", "-A", "--force", "--", "sglang", ":(exclude,glob)**/__pycache__/**")
     return history.git("write-tree")
 
 
