@@ -28,7 +28,7 @@ def git(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def commit_of(checkout: Path, revision: str) -> str:
     """The full name of the commit. Raises TargetError."""
     if not checkout.is_dir():
-        raise TargetError(f"target 'git:{checkout}@{revision}': {checkout} is no folder")
+        raise TargetError(f"target 'git:{checkout}@{revision}': {checkout} is no folder; expected a git checkout")
     if git(checkout, "rev-parse", "--git-dir").returncode != 0:
         raise TargetError(f"target 'git:{checkout}@{revision}': {checkout} is no git checkout")
     found = git(checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")

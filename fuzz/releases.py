@@ -87,7 +87,7 @@ def _reason(output: str) -> str:
     if "from versions: none" in output:
         return "pip finds no release of sglang for this Python at all; is the network or the index out of reach?"
     if "No matching distribution" in output:
-        return "there is no such release for this Python and platform"
+        return "there is no such release for this Python and platform; `pip index versions sglang` lists them"
     lines = [line for line in output.splitlines() if line.strip()]
     return lines[-1].removeprefix("ERROR: ") if lines else "pip failed and said nothing"
 

@@ -90,7 +90,7 @@ def _release(spec: str, rest: str, cache: Path) -> Target:
 def _path(spec: str, rest: str) -> Target:
     folder = Path(rest).expanduser().resolve()
     if not folder.is_dir():
-        raise TargetError(f"target {spec!r}: {folder} is no folder")
+        raise TargetError(f"target {spec!r}: {folder} is no folder; expected one that holds sglang/")
     if not _holds_sglang(folder):
         raise TargetError(f"target {spec!r}: {folder} holds no sglang/ package{_hint(folder)}")
     return Target(spec, folder, f"path-{_slug(folder.name)}", f"path-{_stamp(folder)}")

@@ -47,4 +47,5 @@ def test_a_row_that_nobody_is_told_of_does_not_count(monkeypatch: pytest.MonkeyP
 def test_a_release_that_cannot_be_had_leaves_it_unclear(tmp_path: Path) -> None:
     bug = KnownBug("A1", "t", "r", f"path:{tmp_path}/none", "pypi:1.0", "x", "audit")
     result = Audits().look(bug)
-    assert (result.state, result.detail) == ("unclear", f"target 'path:{tmp_path}/none': {tmp_path}/none is no folder")
+    expected = f"target 'path:{tmp_path}/none': {tmp_path}/none is no folder; expected one that holds sglang/"
+    assert (result.state, result.detail) == ("unclear", expected)
