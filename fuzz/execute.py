@@ -25,10 +25,11 @@ from fuzz.stepping import first_mode, next_mode, steps_of
 from fuzz.trace import Step, Trace
 from fuzz.unmask import Supply, past_masks, supply_for
 from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, sglang, uninitialised
-from stubs.batch import Scheduler, StepPlan
+from stubs.batch import Scheduler
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
 from stubs.layer_inputs import draw_inputs
+from stubs.plan import StepPlan
 from stubs.real_server import build_real_server
 from stubs.slots import kv_buffers
 from stubs.tap import Tap

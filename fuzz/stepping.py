@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Retract, Row, Verify
-from stubs.batch import RowInput, Scheduler, StepPlan
+from stubs.batch import Scheduler
+from stubs.plan import RowInput, StepPlan
 from stubs.world import World
 
 

@@ -2,78 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_spec
+from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_spec
 from stubs.draft_steps import DraftRun
 from stubs.graph_runner import GraphRunner
 from stubs.kv_memory import kv_memory, kv_places
 from stubs.live import History, LiveRequest
+from stubs.plan import RowInput, RowPlan, StepPlan, describe, extend_mode
 from stubs.quantised import as_stored
 from stubs.slots import SlotKeeper
 from stubs.tap import Tap
 from stubs.tiny_model import VOCAB_SIZE
 from stubs.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlan:
-    """One request's part of a step: its tokens are rows [start, start + count) of q; ``prefix`` KV rows come before.
-
-    ``tree`` is the ancestor mask bool [count, count] of a verified tree (a node sees itself and its ancestors), or
-    None where the tokens are a causal run. ``copies`` are slots that hold the same as some of the prefix's; ``reach``
-    is how many entries of the request's row the step works with, where they are more than prefix and count.
-    """
-
-    live: LiveRequest
-    start: int
-    count: int
-    prefix: int
-    tree: torch.Tensor | None = None
-    copies: tuple[int, ...] = ()
-    reach: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
-
-    ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps.
-    """
-
-    mode: str
-    on_draft: bool
-    runner: Any
-    forward_batch: Any
-    rows: tuple[RowPlan, ...]
-    batch: dict[str, Any] = field(default_factory=dict)
-    graph: GraphRunner | None = None
-    draft: DraftRun | None = None
-    input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
-
-    @property
-    def padded_size(self) -> int:
-        """Rows of the plan, padding included."""
-        return len(self.rows) if self.graph is None else self.graph.padded(len(self.rows))
-
-    @property
-    def tokens(self) -> int:
-        return sum(row.count for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class RowInput:
-    """One request's part of an extend, as plain numbers; the counterpart of a program's Row."""
-
-    request: int
-    tokens: int
-    cached_from: int | None = None
-    cached: int = 0
-    more: bool = False
 
 
 class Scheduler:
@@ -106,7 +51,7 @@ class Scheduler:
 
     def extend(self, rows: Sequence[RowInput]) -> Iterator[StepPlan]:
         parts = self._admit(rows)
-        yield self._extend_step(_extend_mode(rows, parts), parts, on_draft=False)
+        yield self._extend_step(extend_mode(rows, parts), parts, on_draft=False)
         if self.server.draft is not None:
             yield self._extend_step("draft_prefill", parts, on_draft=True)
         self._settle(parts, rows)
@@ -192,63 +137,62 @@ class Scheduler:
 
         The draft is drawn, or with ``draft_decode`` what the draft model's steps come to.
         """
-        world, width = self.world, self.world.spec_draft_tokens
+        world, width, server = self.world, self.world.spec_draft_tokens, self.server
         running = [self.live[request] for request in requests]
         for live in running:
             self.slots.evict(live)
             self.slots.reserve(live, live.length + 2 * world.spec_reserve, whole_pages=True)
         parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
-        batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=None)
-        if not self.host_lengths:
-            batch.seq_lens_cpu = batch.seq_lens_sum = None
-        bonus = torch.randint(0, VOCAB_SIZE, (len(running),), generator=self.generator, dtype=torch.int32)
-        bonus = bonus.to(world.device)
-        hidden_size = self.server.target.model_config.hidden_size
-        if draft_decode and self.server.draft_decode is not None:
-            logits = self._logits(len(running))
-            batch.spec_info = sglang_spec.draft_input(world, len(running), bonus, hidden_size, logits)
-            plan = self._draft_decode(batch, parts)
-            yield plan
-            assert plan.draft is not None
-            tree = tuple(plan.draft.tree)
-        else:
-            batch.spec_info = sglang_spec.draft_input(world, len(running), bonus, hidden_size)
-            tree = sglang_spec.draft_tree(world, len(running), self.generator, VOCAB_SIZE)
-        verify_input = sglang_spec.build_verify_input(
-            batch, batch.spec_info, tree, self.server.target, self.server.draft, world
-        )
+        batch = self._worker_batch(parts, None)
+        tree = yield from self._drafted(batch, parts, draft_decode)
+        verify_input = sglang_spec.build_verify_input(batch, batch.spec_info, tree, server.target, server.draft, world)
         parents = [draft_tree.parents(verify_input, i) for i in range(len(running))]
-        parts = [
-            RowPlan(
-                part.live,
-                part.start,
-                width,
-                part.prefix,
-                None if world.spec_topk == 1 else draft_tree.ancestors(parent),
-            )
-            for part, parent in zip(parts, parents, strict=True)
-        ]
-        forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, self.server.target)
+        if world.spec_topk > 1:
+            ancestors = map(draft_tree.ancestors, parents)
+            parts = [replace(part, tree=mask) for part, mask in zip(parts, ancestors, strict=True)]
+        forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, server.target)
         shape = "chain" if world.spec_topk == 1 else "tree"
-        graph = self.server.graphs.target
-        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch, graph=graph)
-        if draft_extend and self.server.draft is not None:
-            batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=self._locations(parts))
-            if not self.host_lengths:
-                batch.seq_lens_cpu = batch.seq_lens_sum = None
-            counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
-            graph = self.server.graphs.draft_extend
-            predict = torch.arange(1, 1 + len(running) * width, device=world.device) % VOCAB_SIZE
-            extend_batch = sglang_spec.draft_extend_forward_batch(
-                batch, self.server.draft, world, counts, predict.clone(), graph
-            )
-            causal = [RowPlan(part.live, part.start, width, part.prefix) for part in parts]
-            extend = self._planned("draft_extend", causal, extend_batch, on_draft=True, graph=graph)
-            yield replace(extend, input_ids=predict)
-        elif self.server.draft is not None:
-            self._fill_draft(parts)
+        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch, graph=server.graphs.target)
+        if server.draft is not None:
+            if draft_extend:
+                yield self._draft_extend(parts, accepts)
+            else:
+                self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
             self._accept(part, draft_tree.deepest_path(parent)[:accept])
+
+    def _worker_batch(self, parts: Sequence[RowPlan], locations: torch.Tensor | None) -> Any:
+        """The ScheduleBatch that a speculative worker is handed: of a decode, with host lengths only where asked for."""
+        batch = self._batch("DECODE", parts, [part.prefix for part in parts], out_cache_loc=locations)
+        if not self.host_lengths:
+            batch.seq_lens_cpu = batch.seq_lens_sum = None
+        return batch
+
+    def _drafted(
+        self, batch: Any, parts: Sequence[RowPlan], draft_decode: bool
+    ) -> Generator[StepPlan, None, tuple[Any, ...]]:
+        """Put the draft's input on ``batch``; returns the tree, drawn or what the draft model's steps come to."""
+        size, hidden_size = len(parts), self.server.target.model_config.hidden_size
+        bonus = torch.randint(0, VOCAB_SIZE, (size,), generator=self.generator, dtype=torch.int32).to(self.world.device)
+        if not draft_decode or self.server.draft_decode is None:
+            batch.spec_info = sglang_spec.draft_input(self.world, size, bonus, hidden_size)
+            return sglang_spec.draft_tree(self.world, size, self.generator, VOCAB_SIZE)
+        batch.spec_info = sglang_spec.draft_input(self.world, size, bonus, hidden_size, self._logits(size))
+        plan = self._draft_decode(batch, parts)
+        yield plan
+        assert plan.draft is not None
+        return tuple(plan.draft.tree)
+
+    def _draft_extend(self, parts: Sequence[RowPlan], accepts: Sequence[int]) -> StepPlan:
+        """The draft model's extend over the verified window, of which ``accepts`` tokens of each request are kept."""
+        world, draft, graph = self.world, self.server.draft, self.server.graphs.draft_extend
+        counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
+        predict = torch.arange(1, 1 + len(parts) * world.spec_draft_tokens, device=world.device) % VOCAB_SIZE
+        batch = self._worker_batch(parts, self._locations(parts))
+        forward_batch = sglang_spec.draft_extend_forward_batch(batch, draft, world, counts, predict.clone(), graph)
+        causal = [replace(part, tree=None) for part in parts]
+        plan = self._planned("draft_extend", causal, forward_batch, on_draft=True, graph=graph)
+        return replace(plan, input_ids=predict)
 
     def _draft_decode(self, batch: Any, parts: Sequence[RowPlan]) -> StepPlan:
         """All steps of the draft over ``batch`` in one plan, a row for each branch of each request."""
@@ -300,7 +244,7 @@ class Scheduler:
             source = self._indices([live.slots[base + node] for _, node in moved])
             for pool, mapping in kv_places(self.server.target.token_to_kv_pool):
                 rows = (to, source) if mapping is None else (mapping[to], mapping[source])
-                sglang.move_kv(pool, *rows)
+                sglang_memory.move_kv(pool, *rows)
         for index, history in enumerate(live.target):
             keep = torch.tensor([*range(base), *(base + node for node in path)])
             live.target[index] = History(history.k[keep], history.v[keep])
@@ -393,29 +337,7 @@ class Scheduler:
     ) -> StepPlan:
         """``graph`` is what replays steps of this kind; SGLang's rule says whether it replays this one."""
         runner = self.server.draft if on_draft else self.server.target
-        described = _describe(parts, forward_batch)
+        described = describe(parts, forward_batch)
         if graph is None or not graph.can_run_graph(forward_batch):
             return StepPlan(mode, on_draft, runner, forward_batch, tuple(parts), described)
         return StepPlan(f"{mode}_graph", on_draft, runner, forward_batch, tuple(parts), described, graph)
-
-
-def _extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:
-    if any(row.more or part.live.chunking for row, part in zip(rows, parts, strict=True)):
-        return "extend_chunked"
-    return "extend_prefix" if any(part.prefix for part in parts) else "extend"
-
-
-def _describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
-    """The step as JSON-able data, for the trace and the repro script."""
-
-    def listed(value: Any) -> Any:
-        return value.tolist() if isinstance(value, torch.Tensor) else value
-
-    names = ("seq_lens", "seq_lens_cpu", "seq_lens_sum", "req_pool_indices", "out_cache_loc", "positions")
-    described = {name: listed(getattr(forward_batch, name, None)) for name in names}
-    described["forward_mode"] = forward_batch.forward_mode.name
-    described["requests"] = [part.live.request_id for part in parts]
-    described["prefix"] = [part.prefix for part in parts]
-    described["count"] = [part.count for part in parts]
-    described["slots"] = [part.live.slots[: part.prefix + part.count] for part in parts]
-    return described

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from stubs.batch import StepPlan
 from stubs.kv_memory import kv_memory
+from stubs.plan import StepPlan
 from stubs.tap import Tap
 
 OUTSIDE = 5  # entries behind a pool's end: near, so that a kernel that goes there stays in memory of its own

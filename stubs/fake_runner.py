@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_window
-from stubs.batch import StepPlan
+from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_memory, sglang_window
 from stubs.draft_steps import DraftRun, run_draft
 from stubs.graph_draft import DraftGraphRunner
 from stubs.graphs import Graphs, capture_graphs
@@ -24,6 +23,7 @@ from stubs.guards import Guard, surround
 from stubs.kv_memory import buffer_names, kv_places
 from stubs.layer import layer_of
 from stubs.model_attention import as_called
+from stubs.plan import StepPlan
 from stubs.refusal import Refused
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
@@ -210,11 +210,11 @@ def build_fake_server(world: World) -> FakeServer:
         sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
-    rows = sglang.request_pool(world, world.context_len + sglang.row_extra(world))
+    rows = sglang_memory.request_pool(world, world.context_len + sglang_memory.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
     pool = sglang_window.hybrid_pool(world) if world.window_tokens else _pool(world, world.num_layers)
     target = FakeModelRunner(world, args, config, rows, pool)
-    allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang.allocator
+    allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang_memory.allocator
     target.token_to_kv_pool_allocator = allocator(world, pool)
     target.guards += row_guards
     _assemble(target, world.num_layers)
@@ -243,7 +243,7 @@ def _pool(world: World, layers: int) -> Any:
     """One pool for ``layers`` layers, of the kind that SGLang makes for them."""
     if world.kv_lora_rank:
         return sglang_latent.latent_pool(world, layers)
-    return sglang.kv_pool(world, layers)
+    return sglang_memory.kv_pool(world, layers)
 
 
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
@@ -264,11 +264,11 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
 def build_draft_backend(draft: FakeModelRunner) -> Any:
     """What the draft model extends on: the backend of the draft worker's factory where it makes one (0.5.16 on)."""
     hybrid = sglang.build_hybrid(draft, draft.world.prefill, draft.world.decode)
-    return sglang.build_draft_extend_backend(draft, draft.world) or hybrid
+    return sglang_draft.build_draft_extend_backend(draft, draft.world) or hybrid
 
 
 def _assemble(runner: FakeModelRunner, layers: int) -> None:
-    runner.kv_index_translator = sglang.index_translator(runner)
+    runner.kv_index_translator = sglang_memory.index_translator(runner)
     runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
     runner.radix_layers = as_called(runner.world, runner.radix_layers, is_draft=runner.is_draft_worker)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stubs import sglang
-from stubs.batch import StepPlan
+from stubs import sglang_draft
 from stubs.fake_runner import DrawInput, run_layers
 from stubs.graphs import Graphs
+from stubs.plan import StepPlan
 from stubs.real_runner import RealRunner, build_real_runner
 from stubs.refusal import Refused
 from stubs.tap import Tap
@@ -72,7 +72,7 @@ def build_real_server(world: World) -> RealServer:
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.
         try:
-            sglang.build_draft_extend_backend(runner.model_runner, world)
+            sglang_draft.build_draft_extend_backend(runner.model_runner, world)
         except BaseException:
             runner.close()
             raise

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 
+from stubs.kernels.contract import ContractBreach
+from stubs.packages.unwritten import UnwrittenError
 from stubs.refusal import Refused
-from stubs.sglang import accepted, find, load, move_kv
+from stubs.sglang import accepted, find, load
 from stubs.sglang_batch import forward_batch, worker_batch
 from stubs.sglang_graph import hidden_mode
+from stubs.sglang_memory import move_kv
 from stubs.sglang_spec import bare_worker
 from stubs.world import World
 
@@ -19,6 +24,20 @@ WORKER = "sglang.srt.speculative.eagle_worker_v2:EagleDraftWorker"
 
 def build_draft_decode_backend(runner: Any, world: World) -> Any:
     """The multi-step backend that SGLang's factory makes for the draft's decode. Refused where it has none."""
+    factory = _factory(runner, world)
+    with _refusals():
+        return factory.create_decode_backend()
+
+
+def build_draft_extend_backend(runner: Any, world: World) -> Any:
+    """The backend SGLang's draft worker runs its extend on: a bare leaf by name, or None (the runner's own)."""
+    factory = _factory(runner, world)
+    with _refusals():
+        factory.create_decode_backend()  # service starts it too: where SGLang has none for the name, it refuses to start
+        return factory.create_draft_extend_backend()
+
+
+def _factory(runner: Any, world: World) -> Any:
     cls = load("sglang.srt.speculative.draft_utils").DraftBackendFactory
     values = accepted(
         cls.__init__,
@@ -27,10 +46,18 @@ def build_draft_decode_backend(runner: Any, world: World) -> Any:
         topk=world.spec_topk,
         speculative_num_steps=world.spec_steps,
     )
+    return cls(**values)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What the factory raises for a name that it makes nothing for is SGLang's refusal."""
     try:
-        return cls(**values).create_decode_backend()
-    except (ValueError, NotImplementedError) as error:
-        raise Refused(f"draft backend: {error}") from error
+        yield
+    except (UnwrittenError, ContractBreach):
+        raise
+    except (ValueError, AssertionError, NotImplementedError) as error:
+        raise Refused(f"draft backend: {str(error) or 'an assertion fails when it is made'}") from error
 
 
 def draft_forward_batch(batch: Any, draft_input: Any, draft: Any, world: World, graph: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stubs import sglang, sglang_latent
+from stubs import sglang_latent, sglang_memory
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
@@ -22,7 +22,7 @@ def hybrid_pool(world: World) -> Any:
         dtype=kv_torch_dtype(world),
         head_num=world.num_kv_heads,
         head_dim=world.head_dim,
-        **sglang.value_dim(world),
+        **sglang_memory.value_dim(world),
         swa_attention_layer_ids=[layer for layer in layers if layer_of(world, layer).window],
         full_attention_layer_ids=[layer for layer in layers if not layer_of(world, layer).window],
         device=world.device,

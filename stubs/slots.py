@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch
+from stubs import sglang_batch, sglang_memory
 from stubs.kv_memory import POISON, kv_memory
 from stubs.live import LiveRequest
 from stubs.window_slots import WindowSlots
@@ -53,7 +53,7 @@ class SlotKeeper:
     def admit(self, request_id: int, prompt: list[int], vocab_size: int) -> LiveRequest:
         """A request with a row of its own and no slots."""
         record = sglang_batch.request(request_id, prompt, vocab_size)
-        row = sglang.take_row(self.rows, record)
+        row = sglang_memory.take_row(self.rows, record)
         assert row is not None, "the ledger keeps running requests within the rows there are"
         return LiveRequest(request_id, record, row, [])
 
@@ -103,7 +103,7 @@ class SlotKeeper:
                     if held.mapping is None:
                         held.poison(index)
         live.slots, live.written = live.slots[:keep], min(live.written, keep)
-        sglang.free_row(self.rows, live.record)
+        sglang_memory.free_row(self.rows, live.record)
 
     def evict(self, live: LiveRequest) -> None:
         """Before a step that generates: give up what has left the window of ``live`` in a pool of window layers."""

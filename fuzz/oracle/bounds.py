@@ -14,11 +14,11 @@ import numpy as np
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import RowPlan, StepPlan
 from stubs.guards import Guard
 from stubs.interpreter_log import Batch, RequestRows, SlotPolicy, Violation
 from stubs.kv_memory import KVBuffer, kv_memory
 from stubs.layer import layer_of
+from stubs.plan import RowPlan, StepPlan
 
 
 def kernels_in_bounds(view: StepView) -> list[Fault]:

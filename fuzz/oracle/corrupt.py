@@ -16,10 +16,10 @@ from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.numeric import matches_reference
 from fuzz.oracle.state import kv_written_where_told, restore_kv
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import StepPlan
 from stubs.corrupted_step import NotApplicable, corrupt
 from stubs.corruption import CORRUPTIONS
 from stubs.interpreter_log import Violation
+from stubs.plan import StepPlan
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
 

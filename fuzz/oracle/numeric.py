@@ -15,9 +15,9 @@ import torch
 
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import RowPlan
 from stubs.layer import layer_of
 from stubs.model_attention import sinks_of
+from stubs.plan import RowPlan
 from stubs.quantised import as_stored
 from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
 from stubs.sglang import kv_torch_dtype

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from fuzz.finding import Signature
-from stubs.batch import StepPlan
 from stubs.interpreter_log import Violation
+from stubs.plan import StepPlan
 from stubs.tap import Tap
 from stubs.world import World
 

@@ -19,8 +19,8 @@ import triton.language as tl
 from fuzz import execute as plain
 from fuzz.program import Program
 from fuzz.trace import Trace
-from stubs.batch import StepPlan
 from stubs.fake_runner import DrawInput, FakeServer
+from stubs.plan import StepPlan
 from stubs.tap import Tap
 
 prepare, available_pairs, speculative_modes = plain.prepare, plain.available_pairs, plain.speculative_modes

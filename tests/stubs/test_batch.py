@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from stubs.batch import RowInput, RowPlan, Scheduler, StepPlan
+from stubs.batch import Scheduler
+from stubs.plan import RowInput, RowPlan, StepPlan
 from stubs.tap import Tap
 from stubs.world import World
 from tests.stubs.toy_memory import toy_server, without_sglang

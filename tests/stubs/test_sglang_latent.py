@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from stubs import sglang, sglang_latent
+from stubs import sglang_latent, sglang_memory
 from stubs.world import World
 
 WORLD = World(prefill="fa3", decode="triton", head_dim=12, kv_lora_rank=8, spec_mode="decode")
@@ -53,5 +53,5 @@ def test_the_config_scales_logits_as_the_layers_do() -> None:
 
 def test_rows_of_latent_kv_are_moved() -> None:
     pool = SimpleNamespace(kv_buffer=[torch.arange(4), torch.arange(4) * 10])
-    sglang.move_kv(pool, torch.tensor([1]), torch.tensor([3]))
+    sglang_memory.move_kv(pool, torch.tensor([1]), torch.tensor([3]))
     assert [buffer.tolist() for buffer in pool.kv_buffer] == [[0, 3, 2, 3], [0, 30, 20, 30]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from stubs import sglang, sglang_batch
+from stubs import sglang_batch, sglang_memory
 from stubs.graphs import Graphs
 from stubs.world import World
 
@@ -74,7 +74,7 @@ def without_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
         for buffer in (*pool.k_buffer, *pool.v_buffer):
             buffer[to] = buffer[source]
 
-    monkeypatch.setattr(sglang, "move_kv", move)
+    monkeypatch.setattr(sglang_memory, "move_kv", move)
     monkeypatch.setattr(sglang_batch, "request", lambda number, prompt, vocab: SimpleNamespace(prompt=prompt))
     monkeypatch.setattr(sglang_batch, "forward_mode", lambda name: SimpleNamespace(name=name))
     monkeypatch.setattr(sglang_batch, "schedule_batch", lambda runner, world, **fields: SimpleNamespace(**fields))

@@ -10,8 +10,8 @@ import torch
 
 from fuzz.oracle.bounds import kernels_in_bounds, slot_policies
 from fuzz.oracle.view import Fault
-from stubs.batch import RowPlan
 from stubs.interpreter_log import Violation
+from stubs.plan import RowPlan
 from stubs.world import World
 
 

@@ -11,9 +11,9 @@ import torch
 
 from fuzz.oracle.numeric import matches_reference
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import RowPlan
 from stubs.live import History
 from stubs.model_attention import sinks_of
+from stubs.plan import RowPlan
 from stubs.reference import attend
 from stubs.tap import Tap
 from stubs.world import World

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fuzz.oracle.bounds import batch_of, guards_intact, kernels_in_bounds, slot_policies, table_policy
-from stubs.batch import RowPlan, StepPlan
 from stubs.guards import surround
 from stubs.interpreter_log import Violation
+from stubs.plan import RowPlan, StepPlan
 
 
 def plan(*rows: tuple[int, list[int], int, int], window: int = 0) -> Any:

@@ -21,7 +21,7 @@ from fuzz.oracle.state import (
     tokens_as_given,
 )
 from fuzz.oracle.view import Fault, StepView
-from stubs.batch import RowPlan, StepPlan
+from stubs.plan import RowPlan, StepPlan
 from stubs.tap import Tap
 from stubs.world import World
 

@@ -1,0 +1,92 @@
+"""One forward as plain data: over which ForwardBatch it goes, and what the rows of each request mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stubs.draft_steps import DraftRun
+from stubs.graph_runner import GraphRunner
+from stubs.live import LiveRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """One request's part of a step: its tokens are rows [start, start + count) of q; ``prefix`` KV rows come before.
+
+    ``tree`` is the ancestor mask bool [count, count] of a verified tree (a node sees itself and its ancestors), or
+    None where the tokens are a causal run. ``copies`` are slots that hold the same as some of the prefix's; ``reach``
+    is how many entries of the request's row the step works with, where they are more than prefix and count.
+    """
+
+    live: LiveRequest
+    start: int
+    count: int
+    prefix: int
+    tree: torch.Tensor | None = None
+    copies: tuple[int, ...] = ()
+    reach: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
+
+    ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps.
+    """
+
+    mode: str
+    on_draft: bool
+    runner: Any
+    forward_batch: Any
+    rows: tuple[RowPlan, ...]
+    batch: dict[str, Any] = field(default_factory=dict)
+    graph: GraphRunner | None = None
+    draft: DraftRun | None = None
+    input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
+
+    @property
+    def padded_size(self) -> int:
+        """Rows of the plan, padding included."""
+        return len(self.rows) if self.graph is None else self.graph.padded(len(self.rows))
+
+    @property
+    def tokens(self) -> int:
+        return sum(row.count for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RowInput:
+    """One request's part of an extend, as plain numbers; the counterpart of a program's Row."""
+
+    request: int
+    tokens: int
+    cached_from: int | None = None
+    cached: int = 0
+    more: bool = False
+
+
+def extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:
+    """What an extend of these rows is called: chunked, over a prefix, or plain."""
+    if any(row.more or part.live.chunking for row, part in zip(rows, parts, strict=True)):
+        return "extend_chunked"
+    return "extend_prefix" if any(part.prefix for part in parts) else "extend"
+
+
+def describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
+    """The step as JSON-able data, for the trace and the repro script."""
+
+    def listed(value: Any) -> Any:
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    names = ("seq_lens", "seq_lens_cpu", "seq_lens_sum", "req_pool_indices", "out_cache_loc", "positions")
+    described = {name: listed(getattr(forward_batch, name, None)) for name in names}
+    described["forward_mode"] = forward_batch.forward_mode.name
+    described["requests"] = [part.live.request_id for part in parts]
+    described["prefix"] = [part.prefix for part in parts]
+    described["count"] = [part.count for part in parts]
+    described["slots"] = [part.live.slots[: part.prefix + part.count] for part in parts]
+    return described
