@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fuzz.choice import Choices, Seeded
+from fuzz.extent import lengths_of, tokens_of
 from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.request import InvalidOp, State, accept_max, input_max
@@ -16,8 +17,6 @@ from stubs.world import World
 TOKENS_MAX = 200
 # A new program's ops: enough for a prompt, a few steps, an end and a reuse of its slots.
 OPS_MIN, OPS_MAX = 4, 14
-# Keys that a program of SGLang's Triton kernels takes at once: decode 32 or 64, extend 64.
-BLOCKS = (32, 64)
 # Tries to find an op that fits into what is left of the pool, per op wanted.
 TRIES_PER_OP = 4
 # Of the programs of a pair and kind, every so many-th captures graphs.
@@ -136,7 +135,7 @@ class _Drawer:
         self.limits = limits
         self.ledger = Ledger(world)
         self.tokens_left = limits.tokens_max
-        self.lengths = _lengths(world)
+        self.lengths = lengths_of(world)
         # What the ledger says before the op that is being drawn.
         self.chunked: int | None = None
         self.running: list[int] = []
@@ -154,7 +153,7 @@ class _Drawer:
             except InvalidOp:
                 # Structure is right by construction; only the pool can refuse.
                 continue
-            self.tokens_left -= _tokens(op, self.world)
+            self.tokens_left -= tokens_of(op, self.world)
             ops.append(op)
         return tuple(ops)
 
@@ -287,26 +286,3 @@ class _Drawer:
         if len(interesting) < most and self.choices.chance(1, 3):
             return self.choices.integer(1, most)
         return self.choices.pick(interesting)
-
-
-def _lengths(world: World) -> tuple[int, ...]:
-    """Lengths where sizes turn over: around pages, the window, kernels' blocks, the longest prompt; 1 comes first."""
-    page, window, most = world.page_size, world.sliding_window, input_max(world)
-    points = {1, page - 1, page, page + 1, 2 * page, 2 * page + 1, window - 1, window, window + 1, most - 1, most}
-    points |= {edge + offset for edge in BLOCKS for offset in (-1, 0, 1)}
-    return tuple(sorted(length for length in points if 1 <= length <= most))
-
-
-def _tokens(op: Op, world: World) -> int:
-    """Query tokens an op puts through attention."""
-    match op:
-        case Extend():
-            return sum(row.tokens for row in op.rows)
-        case Mixed():
-            return sum(row.tokens for row in op.rows) + len(op.requests)
-        case Decode():
-            return len(op.requests)
-        case Verify():
-            drafted = world.spec_topk * (world.spec_steps - 1) * op.draft_decode
-            return len(op.requests) * (world.spec_draft_tokens * (1 + op.draft_extend) + drafted)
-    return 0

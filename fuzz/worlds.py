@@ -57,16 +57,29 @@ def draw_world(
     ``shapes`` are the kinds of world to draw from; a pair that verifies in no mode is always plain.
     """
     prefill, _, decode = pair.partition(":")
-    num_heads, num_kv_heads = choices.pick(HEADS)
     sizes = page_sizes_for(pair, page_sizes)
+    world = _draw_geometry(choices, World(prefill, decode, runner, device), sizes)
+    modes = modes_of(pair, speculative)
+    shape = choices.pick(shapes) if modes else "plain"
+    if runner == "real":
+        # Pinned: the tiny Llama of the real runner has no window and no cap on its logits.
+        world = replace(world, sliding_window=0, logit_cap=0)
+    else:
+        world = _draw_layers(choices, world)
+    if shape != "plain":
+        world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
+    world = replace(world, graph=_draw_graph(choices, world))
+    return draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
+
+
+def _draw_geometry(choices: Choices, world: World, sizes: tuple[int, ...]) -> World:
+    """``world`` with heads, pages of one of ``sizes`` or now and then of a large one, lengths, and what all layers have."""
+    num_heads, num_kv_heads = choices.pick(HEADS)
     page_size = choices.pick(sizes)
     if sizes == PAGE_SIZES and choices.chance(1, 12):
         page_size = choices.pick(LARGE_PAGES)
-    world = World(
-        prefill=prefill,
-        decode=decode,
-        runner=runner,
-        device=device,
+    return replace(
+        world,
         dtype=choices.pick(("float32",) * 6 + ("float16", "bfloat16")),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
@@ -81,17 +94,6 @@ def draw_world(
         sliding_window=_draw_window(choices, page_size) if choices.chance(1, 4) else 0,
         logit_cap=30 if choices.chance(1, 8) else 0,
     )
-    modes = modes_of(pair, speculative)
-    shape = choices.pick(shapes) if modes else "plain"
-    if runner == "real":
-        # Pinned: the tiny Llama of the real runner has no window and no cap on its logits.
-        world = replace(world, sliding_window=0, logit_cap=0)
-    else:
-        world = _draw_layers(choices, world)
-    if shape != "plain":
-        world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
-    world = replace(world, graph=_draw_graph(choices, world))
-    return draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
 
 
 def _draw_layers(choices: Choices, world: World) -> World:
