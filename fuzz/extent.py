@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fuzz.request import input_max
 from fuzz.program import Decode, Extend, Mixed, Op, Verify
+from fuzz.request import input_max
 from stubs.world import World
 
 # Keys that a program of SGLang's Triton kernels takes at once: decode 32 or 64, extend 64.
