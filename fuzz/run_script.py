@@ -7,6 +7,7 @@ for scripts that you trust. The exit status is the script's: 0, 1, or 125 where 
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 import traceback
@@ -28,6 +29,7 @@ def run_script(script: Path, spec: str) -> None:
             sys.path.insert(0, str(target.folder))
         with _supplied(script):
             sys.argv = [str(script)]
+            os.environ["SEAMRIPPER_TARGET"] = spec  # a file that holds its program alone asks seamripper
             runpy.run_path(str(script), run_name="__main__")
     finally:
         target.cleanup()

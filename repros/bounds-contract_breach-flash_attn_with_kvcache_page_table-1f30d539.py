@@ -3,10 +3,13 @@
 Found on pypi:0.5.23; seen on pypi:0.5.23; shown in 3 of 3 runs; sglang 0.5.23.
 Found by: seamripper run --target pypi:0.5.23 --seed 0
 Known: to be reported; the draft extend of fa3 near the context limit.
-No standalone script can show this one (bounds/contract_breach/flash_attn_with_kvcache.page_table is a fault of a step on the draft model, which scripts do): run `seamripper replay` on this file.
-Exit status of the file itself: 125, it cannot tell.
+No standalone script can show this one (bounds/contract_breach/flash_attn_with_kvcache.page_table is a fault of a step on the draft model, which scripts do): seamripper replays it.
+Exit status: 0 the bug does not show, 1 it shows, 125 cannot tell; on the sglang installed, or on $SEAMRIPPER_TARGET.
 """
 
+import os
+import shutil
+import subprocess
 import sys
 
 FOUND_ON = "pypi:0.5.23"
@@ -17,5 +20,11 @@ PROGRAM = r"""{"seamripper":1,"seed":0,"world":{"context_len":8,"decode":"fa3","
 {"accepts":[1],"draft_extend":1,"op":"verify","requests":[0]}"""
 
 if __name__ == "__main__":
-    print("run: seamripper replay", sys.argv[0])
-    sys.exit(125)
+    places = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    seamripper = shutil.which("seamripper", path=places)
+    if seamripper is None:
+        print("seamripper is not installed; where it is: seamripper replay", __file__)
+        sys.exit(125)
+    target = os.environ.get("SEAMRIPPER_TARGET", "installed")
+    told = subprocess.run([seamripper, "replay", __file__, "--target", target, "--python", sys.executable])
+    sys.exit(told.returncode if told.returncode in (0, 1) else 125)

@@ -187,3 +187,34 @@ def test_program_file_says_what_it_needs() -> None:
         in write_program(program, needy, "reason", PROVENANCE).splitlines()
     )
     assert "Needs" not in write_program(program, finding, "reason", PROVENANCE)
+
+
+def seamripper_beside(folder: Path, status: int) -> str:
+    """A python with a `seamripper` beside it that notes what it is asked and leaves with ``status``."""
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+    stand_in = folder / "seamripper"
+    stand_in.write_text(f'#!/bin/sh\necho "$@" > "{folder}/asked"\nexit {status}\n')
+    stand_in.chmod(0o755)
+    return str(python)
+
+
+@pytest.mark.parametrize(("answered", "status"), [(0, 0), (1, 1), (125, 125), (2, 125), (3, 125)])
+def test_program_file_run_by_itself_asks_seamripper(tmp_path: Path, answered: int, status: int) -> None:
+    file = tmp_path / "repro.py"
+    file.write_text(write_program(*wrong_output()[:2], "reason", PROVENANCE))
+    python = seamripper_beside(tmp_path, answered)
+    environment = {"SEAMRIPPER_TARGET": "pypi:0.5.16", "PATH": ""}
+    assert subprocess.run([python, str(file)], env=environment, check=False).returncode == status
+    assert (tmp_path / "asked").read_text() == f"replay {file} --target pypi:0.5.16 --python {python}\n"
+
+
+def test_program_file_without_seamripper_cannot_tell(tmp_path: Path) -> None:
+    file = tmp_path / "repro.py"
+    file.write_text(write_program(*wrong_output()[:2], "reason", PROVENANCE))
+    (tmp_path / "python").symlink_to(sys.executable)
+    done = subprocess.run([str(tmp_path / "python"), str(file)], env={"PATH": ""}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode()) == (
+        125,
+        f"seamripper is not installed; where it is: seamripper replay {file}\n",
+    )
