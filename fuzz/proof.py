@@ -19,7 +19,7 @@ CANNOT_TELL = 125
 def save_script(
     repros: Path, bug: KnownBug, confirmed: Confirmed, version: str, python: str = sys.executable
 ) -> tuple[Path, tuple[int, ...]]:
-    """(path, its exit status on present and on fixed). A program that no script can show has no exit status."""
+    """(path, its exit status on present and on fixed)."""
     signature = confirmed.finding.signature
     path = repros / f"{bug.id}-{signature.slug}.py"
     provenance = Provenance(
@@ -30,9 +30,9 @@ def save_script(
         command=f"seamripper bench --bugs, for {bug.id} ({bug.reference})",
         versions=f"sglang {version}",
     )
-    text, is_script = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
+    text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
     write_whole(path, text)
-    return path, tuple(exit_status(path, target, python) for target in (bug.present, bug.fixed)) if is_script else ()
+    return path, tuple(exit_status(path, target, python) for target in (bug.present, bug.fixed))
 
 
 def exit_status(script: Path, target: str, python: str = sys.executable) -> int:
