@@ -279,7 +279,7 @@ class _Campaign:
             entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
             entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
             entry.update(real=None if confirmed.real is None else asdict(confirmed.real))
-            entry.update(script=examined.script, examined=examined.is_whole)
+            entry.update(script=examined.script, examined=examined.is_whole, dismissed=examined.dismissed)
             self.store.write_findings(list(self.tally.findings.values()))
             self.progress.finding(entry)
 

@@ -18,11 +18,13 @@ from fuzz.finding import CORRUPT, Signature, Verdict
 from fuzz.order import CampaignOptions, CampaignResult
 from fuzz.process import Ready
 from fuzz.record import Record
+from fuzz.tally import is_believed
 
 PLAIN_SECONDS = 10  # between two lines in a log: six a minute tell that it lives and do not drown the rest
 PHASE_SECONDS = 1  # what is over sooner needs no line
 PLAIN_COLUMNS = 160  # of a table that goes to a file or a pipe, where no terminal says how wide it is
 BAR_COLUMNS = 40
+DISMISSED = "dismissed"  # by its control: no finding
 
 STYLES = {
     "ok": "green",
@@ -117,7 +119,8 @@ class Display:
         self._new += is_new
         label = label_of(finding)
         label = {"new": "new bug", "known": f"known {finding['verdict']}"}.get(label, label)
-        style = "dim" if finding["known"] else STYLES["infra" if label == CORRUPT else finding["verdict"]]
+        is_dim = finding["known"] or label == DISMISSED
+        style = "dim" if is_dim else STYLES["infra" if label == CORRUPT else finding["verdict"]]
         title = " ".join(finding["title"].split())
         where = f"({finding['pair']}, {finding['mode']}, after {finding['first_seconds']:.0f} s)"
         self._console.print(Text(label, style), Text(f"{title} {where}"), soft_wrap=True)
@@ -173,7 +176,7 @@ class Display:
 
 def is_new_bug(finding: dict[str, Any]) -> bool:
     """Whether a line of findings.jsonl is what makes a campaign exit 1."""
-    return finding["verdict"] == Verdict.BUG.value and not finding["known"] and not is_corrupt(finding)
+    return is_believed(finding) and not finding["known"] and not is_corrupt(finding)
 
 
 def is_corrupt(finding: dict[str, Any]) -> bool:
@@ -182,7 +185,9 @@ def is_corrupt(finding: dict[str, Any]) -> bool:
 
 
 def label_of(finding: dict[str, Any]) -> str:
-    """What a finding is, in a word: corrupt, known, new, or the harness's verdict."""
+    """What a finding is, in a word: corrupt, dismissed, known, new, or the harness's verdict."""
     if is_corrupt(finding):
         return CORRUPT
+    if finding.get("dismissed"):
+        return DISMISSED
     return "new" if is_new_bug(finding) else "known" if finding["known"] else str(finding["verdict"])

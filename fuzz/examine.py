@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.confirm import CONFIRM_SHARE, Confirmed, Patience, Real, confirm, confirm_real, smallest
+from fuzz.control import control, is_borderline
 from fuzz.death import HANG
 from fuzz.finding import Finding
 from fuzz.order import CampaignOptions
@@ -28,11 +29,15 @@ LAST_SECONDS = 10  # for what is under way when time is up; programs take a seco
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """``script`` is where the finding is saved, "" if nowhere; ``is_whole`` whether nothing cut the look short."""
+    """``script`` is where the finding is saved, "" if nowhere; ``is_whole`` whether nothing cut the look short.
+
+    ``dismissed``: why it is no finding, where its control says so.
+    """
 
     confirmed: Confirmed
     script: str
     is_whole: bool
+    dismissed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class Examiner:
             confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE))
             if not confirmed.shown and confirmed.program != program:
                 confirmed = confirm(worker, program, finding, patience)
+            if confirmed.shown and is_borderline(confirmed.finding):
+                tried = control(worker, confirmed.program, confirmed.finding, patience)
+                if not tried.is_passed:
+                    return Examined(confirmed, "", True, tried.why_dismissed)
             if self.options.shrink and confirmed.shown and not is_taken:
                 confirmed = smallest(worker, confirmed, patience)
             if confirmed.shown:

@@ -12,6 +12,8 @@ from typing import Any
 CUDA_FAULT = "cuda_fault"
 # The oracle of steps whose input was corrupted on purpose; what it finds is told apart from faults on valid programs.
 CORRUPT = "corrupt"
+# Evidence of a finding about numbers: how many times its tolerance it was off.
+TIMES_TOLERANCE = "times_tolerance"
 
 
 class Verdict(str, Enum):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fuzz.confirm import Confirmed, Patience, confirm, confirm_real, shown_in
 from fuzz.contrast import ContrastOptions, Difference
+from fuzz.control import control, is_borderline
 from fuzz.death import HANG
 from fuzz.duel import Duel, Side, duel
 from fuzz.examine import HANG_SECONDS
@@ -100,6 +101,12 @@ class Judge:
         self.tell(f"running {finding.signature} again on both")
         fought = duel(*self.lane, program, finding, patience)
         if fought.state == "new":
+            if is_borderline(finding):
+                tried = control(self.lane[AFTER], program, finding, patience)
+                if not tried.is_passed:
+                    return _difference(
+                        sighting, Duel("uncertain", fought.before, fought.after, tried.why_dismissed), program
+                    )
             return self.settle(sighting, program, finding, fought, version)
         if all(sighting.programs):
             detail = fought.detail or _uneven(sighting)

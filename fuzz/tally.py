@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fuzz.control import is_borderline
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.record import Record
 
@@ -46,6 +47,10 @@ class Tally:
         self.seen.add(signature)
         if earlier is not None:
             earlier["count"] += 1
+            if earlier.get("dismissed") and not is_borderline(finding):  # rounding there is, and here more than that
+                earlier.update(finding.to_json(), program=program, program_hash=record.program)
+                earlier.update(dismissed="", examined=False, seed=record.seed)
+                return earlier
             return earlier if is_first and not earlier["examined"] else None
         self.findings[signature] = entry = {
             **finding.to_json(),
@@ -59,6 +64,7 @@ class Tally:
             "reliability": [0, 0],
             "real": None,
             "examined": False,
+            "dismissed": "",
             "first_seconds": record.elapsed_seconds,
             "first_programs": self.programs,
             "count": 1 + self.owed.pop(signature, 0),
@@ -100,9 +106,14 @@ class Tally:
     @property
     def _unknown_bugs(self) -> list[dict[str, Any]]:
         seen = (entry for signature, entry in self.findings.items() if signature in self.seen)
-        return [entry for entry in seen if entry["verdict"] == Verdict.BUG.value and not entry["known"]]
+        return [entry for entry in seen if is_believed(entry) and not entry["known"]]
 
     @property
     def ran_something(self) -> bool:
         """Whether any program put the target to the test; one that was refused or met a fault of the harness did not."""
         return bool(self.verdicts[Verdict.OK.value] or self.verdicts[Verdict.BUG.value])
+
+
+def is_believed(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is of a fault of the target that its control has not dismissed."""
+    return entry["verdict"] == Verdict.BUG.value and not entry.get("dismissed")

@@ -74,6 +74,7 @@ FINDING_DTYPES: dict[str, Any] = {
     "program_hash": "string",
     "evidence": "object",
     "real": "string",
+    "dismissed": "string",
 }
 KNOWN_DTYPES: dict[str, Any] = {
     "signature": "string",
@@ -106,7 +107,7 @@ class Run:
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
     pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
     reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again; ``real`` says the same of
-    the real runner, or why it cannot tell). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES;
+    the real runner, or why it cannot tell; ``dismissed`` why it is no finding, "" where it is). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES;
     ``state`` is met, shows, gone, unclear or not tried), ``cells`` one per pair and mode in which no step ran (CELL_DTYPES;
     ``state`` and ``reason`` as in ``fuzz.cells``). ``about`` is what run.json says beside the records (title,
     command, ...).
@@ -198,7 +199,7 @@ def _finding_row(line: str) -> Row:
     shown, runs = data["reliability"]
     data |= {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
     data |= {"script": data["script"] or "", "known": data.get("known", False), "shown": shown, "runs": runs}
-    data["real"] = _under_real_runner(data.get("real"))
+    data |= {"real": _under_real_runner(data.get("real")), "dismissed": data.get("dismissed", "")}
     return tuple(check(data[name]) for name, check in _checks(FINDING_DTYPES))
 
 

@@ -19,9 +19,11 @@ from reports.load import Run, load_run
 from reports.picture import programs_picture, speed_picture
 from reports.tables import (
     corrupt_table,
+    dismissed_table,
     findings_table,
     first_seen_table,
     is_corrupt,
+    is_dismissed,
     is_new,
     over_time_table,
     pair_mode_table,
@@ -45,7 +47,9 @@ def write_reports(folder: Path) -> list[Path]:
     paths = [folder / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
     summary, findings_csv, pair_mode_csv, page, junit = paths
     summary.write_text(TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
-    findings_table(run.findings[~is_corrupt(run.findings)]).to_csv(findings_csv, index=False)
+    findings_table(run.findings[~is_corrupt(run.findings) & ~is_dismissed(run.findings)]).to_csv(
+        findings_csv, index=False
+    )
     pair_mode.to_csv(pair_mode_csv, index=False)
     page.write_text(TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
     write_junit(junit, pair_mode, run.findings[is_new(run.findings)])
@@ -70,6 +74,7 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "first_seen": _rows(first_seen),
         "known": _rows(run.known),
         "corrupt": _rows(corrupt_table(run.findings)),
+        "dismissed": _rows(dismissed_table(run.findings)),
         "by_pair": _rows(throughput_table(run.records, "pair")),
         "by_worker": _rows(throughput_table(run.records, "worker")),
         "reasons": _rows(reasons.head(REASONS_MAX)),

@@ -31,7 +31,18 @@ FINDING_COLUMNS = (
 
 def is_new(findings: pd.DataFrame) -> pd.Series[bool]:
     """Which findings make a run exit 1: bugs that nobody knew."""
-    return (findings["verdict"] == "bug") & ~findings["known"] & ~is_corrupt(findings)
+    return (findings["verdict"] == "bug") & ~findings["known"] & ~is_corrupt(findings) & ~is_dismissed(findings)
+
+
+def is_dismissed(findings: pd.DataFrame) -> pd.Series[bool]:
+    """Which are no findings, as their negative control says: rounding alone made the difference."""
+    return findings["dismissed"] != ""
+
+
+def dismissed_table(findings: pd.DataFrame) -> pd.DataFrame:
+    """One row per difference that is no finding, with the reason why."""
+    table = findings[is_dismissed(findings)].sort_values("signature", kind="stable")
+    return table[["signature", "pair", "mode", "dismissed", "count"]].reset_index(drop=True)
 
 
 def is_corrupt(findings: pd.DataFrame) -> pd.Series[bool]:
@@ -132,7 +143,7 @@ def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
 
 def first_seen_table(findings: pd.DataFrame) -> pd.DataFrame:
     """One row per fault of the target, known ones too, in the order in which they were met; ``count`` is how often."""
-    bugs = findings[(findings["verdict"] == "bug") & ~is_corrupt(findings)]
+    bugs = findings[(findings["verdict"] == "bug") & ~is_corrupt(findings) & ~is_dismissed(findings)]
     faults = bugs.sort_values(["first_seconds", "signature"], kind="stable")
     table = faults[["signature", "pair", "first_seconds", "first_programs", "count"]]
     return table.assign(new=~faults["known"]).reset_index(drop=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import torch
 
-from fuzz.finding import Signature
-from fuzz.oracle.numeric import tolerance_of
+from fuzz.finding import TIMES_TOLERANCE, Signature
+from fuzz.oracle.numeric import times_tolerance, tolerance_of
 from fuzz.oracle.view import Fault, StepView
 from fuzz.place import innermost
 from stubs.graph import HostRead
@@ -25,7 +25,7 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
         return []
     eager, _ = view.rerun()
     tolerance = 2 * tolerance_of(view)  # each run has one
-    worst = ("", 0.0)
+    worst = ("", 0.0, "")
     for replayed, plain in zip(view.taps, eager, strict=True):
         got, wanted = replayed.on_host.out.double(), plain.on_host.out.double()
         unwritten = torch.isnan(got) & ~torch.isnan(wanted)
@@ -42,11 +42,13 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
             worst = (
                 f"layer {replayed.layer_index}: largest error {float(error[row]):.3g}, row {row} of {len(got)}",
                 beyond,
+                times_tolerance(got, wanted, tolerance),
             )
-    return [_fault(view, "replay_differs", worst[0])] if worst[0] else []
+    detail, _, times = worst
+    return [_fault(view, "replay_differs", detail, {TIMES_TOLERANCE: times})] if detail else []
 
 
-def _fault(view: StepView, kind: str, detail: str) -> Fault:
+def _fault(view: StepView, kind: str, detail: str, evidence: dict[str, str] | None = None) -> Fault:
     leaf = type(view.leaf).__name__
     what = "leaves rows unwritten" if kind == "replay_unwritten" else "gives wrong output where an eager run does not"
     lengths = [(row.prefix, row.count) for row in view.plan.rows]
@@ -54,6 +56,7 @@ def _fault(view: StepView, kind: str, detail: str) -> Fault:
         Signature("state", kind, view.place),
         f"{view.plan.mode} on {leaf}: the replayed graph {what}",
         f"{detail}; requests have (prefix, new tokens) {lengths[:8]}, padded to {view.plan.padded_size}",
+        evidence or {},
     )
 
 

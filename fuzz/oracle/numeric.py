@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fuzz.finding import Signature
+from fuzz.finding import TIMES_TOLERANCE, Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.layer import layer_of
 from stubs.model_attention import sinks_of
@@ -60,6 +60,13 @@ class _Compared:
 def _excess(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> float:
     """How far the worst element lies beyond the tolerance; at most 0 where all are within it."""
     return float(((got - wanted).abs() - tolerance * (1 + wanted.abs())).max())
+
+
+def times_tolerance(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> str:
+    """How many times the tolerance the worst element is off, as evidence has it; inf where it alone is NaN."""
+    times = (got - wanted).abs() / (tolerance * (1 + wanted.abs()))
+    times = torch.where(torch.isnan(got), math.inf, times).masked_fill(torch.isnan(wanted), 0.0)
+    return f"{float(times.max()):.3g}"
 
 
 def tolerance_of(view: StepView) -> float:
@@ -168,6 +175,7 @@ def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
         f"its token {token} of {row.count} after {row.prefix} in KV",
         {
             "tolerance": str(compared.tolerance),
+            TIMES_TOLERANCE: times_tolerance(got, wanted, compared.tolerance),
             "got": str(got[token].flatten()[:4].tolist()),
             "wanted": str(wanted[token].flatten()[:4].tolist()),
             "sliding_window": str(view.world.sliding_window),

@@ -56,11 +56,21 @@ def test_a_clean_run_says_nothing_new(tmp_path: Path) -> None:
     assert (tmp_path / "summary.md").read_text().startswith(f"# Nothing new: {tmp_path.name}\n")
 
 
-@pytest.mark.parametrize("other", [{"known": True}, {"verdict": "stub_gap"}])
+@pytest.mark.parametrize("other", [{"known": True}, {"verdict": "stub_gap"}, {"dismissed": "rounding"}])
 def test_what_is_known_or_ours_is_not_new(tmp_path: Path, other: dict[str, object]) -> None:
     write_reports(write_run(tmp_path, [BUG], [{**FINDING, **other}]))
     assert (tmp_path / "summary.md").read_text().startswith(f"# Nothing new: {tmp_path.name}\n")
     assert ElementTree.parse(tmp_path / "junit.xml").getroot().get("failures") == "0"
+
+
+def test_what_was_dismissed_is_told_with_the_reason(tmp_path: Path) -> None:
+    write_reports(write_run(tmp_path, [BUG], [{**FINDING, "dismissed": "rounding: shows in 1 of 8 runs"}]))
+    summary, page = (tmp_path / "summary.md").read_text(), (tmp_path / "report.html").read_text()
+    row = "| `contract/AttributeError/Wrapper.field` | `triton:fa3` | `verify_chain_prefill` | rounding: shows in 1 of 8 runs | 4 |"
+    assert row in summary.splitlines()
+    assert "<h2>Dismissed</h2>" in page
+    assert "## Findings" not in summary
+    assert (tmp_path / "findings.csv").read_text().count("\n") == 1
 
 
 def test_a_finding_that_was_not_run_again_says_so(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def test_a_wrong_row() -> None:
     assert fault.message.endswith("padded to 4")
 
 
+def test_how_many_times_the_tolerance_it_is_off() -> None:
+    (fault,) = judged([1.0, NAN, 4.0], [1.0, NAN, 3.0])
+    assert fault.evidence == {"times_tolerance": "1.25e+04"}  # 1 / (2e-5 * (1 + 3))
+
+
 def test_a_row_that_the_graph_left_unwritten() -> None:
     (fault,) = judged([1.0, NAN], [1.0, 2.0])
     assert str(fault.signature) == "state/replay_unwritten/Leaf.decode_graph"

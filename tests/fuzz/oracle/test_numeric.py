@@ -203,6 +203,15 @@ def test_evidence_names_the_worst_token_of_the_worst_request() -> None:
     assert fault.evidence["tolerance"] == "1e-05"
 
 
+def test_evidence_says_how_many_times_the_tolerance() -> None:
+    case = Case(3, 2)
+    out = case.output(mask(CAUSAL))
+    off, nan = out.clone(), out.clone()
+    off[2, 0] += 3e-5 * (1 + abs(float(out[2, 0])))
+    nan[2, 0] = float("nan")
+    assert [case.judge(one)[0].evidence["times_tolerance"] for one in (off, nan)] == ["3", "inf"]
+
+
 @pytest.mark.parametrize(
     ("dtype", "error", "kinds"),
     [

@@ -289,6 +289,14 @@ def test_output_that_depends_on_history() -> None:
     ]
 
 
+def test_bits_that_two_fresh_wrappers_do_not_agree_on_say_nothing_of_history() -> None:
+    answers = iter((0.5, 0.25))
+    view = Case().view(rerun=lambda: (taps(out=next(answers)), Leaf(metadata((0, 2, 5)))))
+    assert told(cold_equals_warm(view)) == [
+        ("state/history_dependent/Leaf.kv_indptr.decode", "warm [0, 3, 5], cold [0, 2, 5]")
+    ]
+
+
 def test_metadata_that_depends_on_history() -> None:
     view = Case().view(rerun=rerun(Leaf(metadata((0, 2, 5)))))
     assert told(cold_equals_warm(view)) == [
