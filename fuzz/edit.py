@@ -47,6 +47,19 @@ def with_row(program: Program, index: int, old: Row, new: Row) -> Program:
     return with_op(program, index, swap_row(program.ops[index], old, new))
 
 
+def renumbered(op: Op, number: Callable[[int], int]) -> Op:
+    """``op`` with each request, as a taker part and as whose KV is hit, called ``number`` of what it was."""
+
+    def row(old: Row) -> Row:
+        source = None if old.cached_from is None else number(old.cached_from)
+        return replace(old, request=number(old.request), cached_from=source)
+
+    op = with_rows(op, row)
+    if isinstance(op, (Mixed, Decode, Verify, Finish, Retract)):
+        return replace(op, requests=tuple(map(number, op.requests)))
+    return op
+
+
 def without_hit(row: Row, source: int, *, keep_length: bool) -> Row:
     """``row`` without a prefix cached from ``source``."""
     if row.cached_from != source:

@@ -116,6 +116,11 @@ def generate(choices: Choices, limits: Limits) -> Program:
     return Program(world=world, ops=drawer.ops(), seed=seed)
 
 
+def next_op(choices: Choices, world: World, ops: tuple[Op, ...], limits: Limits) -> Op:
+    """An op that may come after ``ops``, which are valid; only the pool may still refuse it."""
+    return _Drawer(choices, world, limits, ops).next_op()
+
+
 def _world(choices: Choices, pair: str, limits: Limits) -> World:
     for _ in range(GRAPH_TRIES):
         world = draw_world(
@@ -127,15 +132,18 @@ def _world(choices: Choices, pair: str, limits: Limits) -> World:
 
 
 class _Drawer:
-    """Draws one op after the other against a ledger, which has the last word on what fits."""
+    """Draws one op after the other against a ledger, which has the last word on what fits; ``before`` have run."""
 
-    def __init__(self, choices: Choices, world: World, limits: Limits) -> None:
+    def __init__(self, choices: Choices, world: World, limits: Limits, before: tuple[Op, ...] = ()) -> None:
         self.choices = choices
         self.world = world
         self.limits = limits
         self.ledger = Ledger(world)
         self.tokens_left = limits.tokens_max
         self.lengths = lengths_of(world)
+        for op in before:
+            self.ledger.apply(op)
+            self.tokens_left -= tokens_of(op, world)
         # What the ledger says before the op that is being drawn.
         self.chunked: int | None = None
         self.running: list[int] = []
@@ -147,7 +155,7 @@ class _Drawer:
         for _ in range(wanted * TRIES_PER_OP):
             if len(ops) == wanted:
                 break
-            op = self._op()
+            op = self.next_op()
             try:
                 self.ledger.apply(op)
             except InvalidOp:
@@ -157,7 +165,7 @@ class _Drawer:
             ops.append(op)
         return tuple(ops)
 
-    def _op(self) -> Op:
+    def next_op(self) -> Op:
         self.chunked = self.ledger.chunked
         self.running = self.ledger.numbers(State.RUNNING)
         self.generating = self._generating()

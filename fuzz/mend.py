@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuzz.ledger import Ledger
@@ -10,16 +11,22 @@ from fuzz.request import InvalidOp, State, accept_max, input_max
 from stubs.world import World
 
 
-def mend(world: World, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+# What becomes of an op that would fit the ledger as it stands: another that fits as well, or None for nothing.
+Admit = Callable[[Ledger, Op], Op | None]
+
+
+def mend(world: World, ops: tuple[Op, ...], admit: Admit | None = None) -> tuple[Op, ...]:
     """The part of ``ops`` that can run in ``world``, in order; a valid sequence comes back as it is.
 
     Requests that are not in the state an op wants leave it, lengths are cut to the limits, a re-admitted request
-    extends to what it now owes, an op with nothing left goes.
+    extends to what it now owes, an op with nothing left goes. ``admit`` has a say on what is left.
     """
     ledger = Ledger(world)
     fitting = []
     for op in ops:
         fitted = _fit(ledger, op)
+        if fitted is not None and admit is not None:
+            fitted = admit(ledger, fitted)
         if fitted is None:
             continue
         try:
