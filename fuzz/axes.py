@@ -75,7 +75,7 @@ AXES: tuple[Axis, ...] = (
     _world(
         "kv_lora_rank",
         REAL,
-        "the other backends: SGLang refuses trtllm_mha, and flashinfer has no stand-in for its latent kernels",
+        "the other backends: SGLang refuses trtllm_mha",
         "drafts: served, not drawn yet, for what older releases show there is to be read first",
         "device cuda, graphs, fp8, save_kv_cache 0: not tried with it yet",
         "windows, caps, temperatures, sinks, v_head_dim: no such model has them",

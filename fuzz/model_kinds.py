@@ -10,7 +10,7 @@ from stubs.world import NOT_LATENT, World
 V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
 
 # Those whose own code serves latent attention here, over no kernels or over stand-ins that know it.
-LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3"}
+LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3", "flashinfer"}
 # Latent and row of DeepSeek's models, and the smaller ones that Triton's decode is written for besides.
 LATENTS = ((256, 288), (256, 288), (256, 288), (512, 576))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang_latent
+from stubs import sglang_dense, sglang_latent
 from stubs.world import World
 
 SPREAD = 2.0  # logits are drawn about so wide: sinks of either sign then take much of some rows and little of others
@@ -39,17 +39,23 @@ class SpentAttention:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentAttention:
-    """DeepSeek's absorbed attention: queries over latent and rotary key, handed in joined, or apart to some backends.
+    """DeepSeek's attention. Absorbed: queries over latent and rotary key, handed in joined, or apart to some backends.
 
-    Source: ``forward_absorb_core`` of SGLang's models/deepseek_common.
+    ``dense`` attends without absorption, where the model does so. Source: ``forward_absorb_core`` of SGLang's
+    models/deepseek_common.
     """
 
     layer: Any
     world: World
+    dense: Any = None
 
     def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward_batch: Any, **kwargs: Any) -> Any:
         world, latent = self.world, self.world.kv_lora_rank
-        q, k, v = q.view(-1, world.num_heads, world.head_dim), k.unsqueeze(1), v.unsqueeze(1)
+        q = q.view(-1, world.num_heads, world.head_dim)
+        names = None if self.dense is None else sglang_dense.method_of(self.dense, world, forward_batch)
+        if names is not None:
+            return sglang_dense.attend_densely(self.dense, names, q, k, forward_batch)
+        k, v = k.unsqueeze(1), v.unsqueeze(1)
         if not sglang_latent.takes_parts(world, forward_batch):
             return self.layer(q, k, v, forward_batch, **kwargs)
         rope = {"q_rope": q[..., latent:], "k_rope": k[..., latent:]}
@@ -69,9 +75,16 @@ def sinks_of(world: World, layer: int) -> torch.Tensor:
 def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
     """The model's attention layers as it calls them; drafts are Llamas, which have no sinks."""
     if world.kv_lora_rank:
-        layers = [LatentAttention(layer, world) for layer in layers]
+        layers = [LatentAttention(layer, world, _dense(world, index)) for index, layer in enumerate(layers)]
     if world.kv_scale:
         layers = [SpentAttention(layer) for layer in layers]
     if world.sinks and not is_draft:
         layers = [SinkAttention(layer, sinks_of(world, index).to(world.device)) for index, layer in enumerate(layers)]
     return layers
+
+
+def _dense(world: World, layer_id: int) -> Any:
+    """What attends without absorption in this layer; None where no backend of the pair is asked to."""
+    if not {world.prefill, world.decode} & set(sglang_dense.UNABSORBED):
+        return None
+    return sglang_dense.dense_attention(world, sglang_dense.dense_layer(world, layer_id))

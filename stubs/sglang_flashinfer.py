@@ -22,7 +22,11 @@ ATTENTION = "sglang.srt.layers.attention"
 ASKING = tuple(f"{ATTENTION}.{name}_backend" for name in ("flashinfer", "flashinfer_mla", "trtllm_mla", "trtllm_mha"))
 UTILS = ("sglang.srt.utils", "sglang.srt.utils.common")
 # Where they and the inputs that they take write "cuda" out, whatever the server's device is.
-WRITING_CUDA = (f"{ATTENTION}.flashinfer_backend", "sglang.srt.speculative.eagle_info")
+WRITING_CUDA = (
+    f"{ATTENTION}.flashinfer_backend",
+    f"{ATTENTION}.flashinfer_mla_backend",
+    "sglang.srt.speculative.eagle_info",
+)
 FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
 # Names by which releases ask, while they check a server's arguments, for a GPU that TensorRT-LLM's kernels run on.
 BLACKWELL = "is_sm100_supported"
@@ -69,7 +73,7 @@ def keep_workspaces_small() -> None:
 
 
 def torch_here() -> ModuleType:
-    """torch, but its factories put on the CPU what a caller wants on "cuda"."""
+    """torch, but its factories put on the CPU what a caller wants on "cuda", and pin no memory for a GPU to read."""
     here = ModuleType(torch.__name__, torch.__doc__)
     here.__dict__.update(vars(torch))
     for name in FACTORIES:
@@ -82,6 +86,7 @@ def _on_cpu(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     def make(*args: Any, **options: Any) -> torch.Tensor:
         if str(options.get("device", "")).startswith("cuda"):
             options["device"] = "cpu"
+        options.pop("pin_memory", None)
         return factory(*args, **options)
 
     return make

@@ -71,10 +71,10 @@ def takes_parts(world: World, forward_batch: Any) -> bool:
     listed = find(*LISTS)
     if listed is None:
         raise Refused("this release does not list the backends that take latent and rotary parts apart")
-    return _serving(world, forward_batch.forward_mode) in listed
+    return serving(world, forward_batch.forward_mode) in listed
 
 
-def _serving(world: World, mode: Any) -> str:
+def serving(world: World, mode: Any) -> str:
     """The name of the backend that serves ``mode``, as the model tells it: by what is stamped on the backend, if anything.
 
     Source: dispatch_attn_forward_method of SGLang's models/deepseek_v2.

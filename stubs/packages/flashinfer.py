@@ -10,6 +10,7 @@ from stubs.packages.written import WrittenModule
 _WRITTEN = {
     "flashinfer": {
         "BatchDecodeWithPagedKVCacheWrapper": "stubs.kernels.flashinfer_decode",
+        "BatchMLAPagedAttentionWrapper": "stubs.kernels.flashinfer_mla",
         "BatchPrefillWithPagedKVCacheWrapper": "stubs.kernels.flashinfer_prefill",
         "BatchPrefillWithRaggedKVCacheWrapper": "stubs.kernels.flashinfer_ragged",
         "fast_decode_plan": "stubs.kernels.flashinfer_decode",
@@ -20,6 +21,7 @@ _WRITTEN = {
         "fast_decode_plan": "stubs.kernels.flashinfer_decode",
         "trtllm_batch_decode_with_kv_cache": "stubs.kernels.trtllm",
     },
+    "flashinfer.mla": {"BatchMLAPagedAttentionWrapper": "stubs.kernels.flashinfer_mla"},
     "flashinfer.prefill": {"trtllm_batch_context_with_kv_cache": "stubs.kernels.trtllm"},
     "flashinfer.utils": {
         "get_device_sm_count": "stubs.kernels.trtllm",
@@ -27,7 +29,7 @@ _WRITTEN = {
     },
 }
 # Modules that are also read as a name of the package (``flashinfer.decode.…`` after ``import flashinfer``).
-_AS_NAMES = ("cascade", "decode", "prefill", "utils")
+_AS_NAMES = ("cascade", "decode", "mla", "prefill", "utils")
 OFFERS = tuple(f"{module}.{name}" for module, names in _WRITTEN.items() for name in names)
 
 

@@ -73,7 +73,9 @@ def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: s
 LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}
 
 
-@pytest.mark.parametrize("pair", ["triton:fa3", "fa3:triton", "torch_native:flex_attention"])
+@pytest.mark.parametrize(
+    "pair", ["triton:fa3", "fa3:triton", "torch_native:flex_attention", "flashinfer:triton", "fa3:flashinfer"]
+)
 @pytest.mark.parametrize("name", ["extend_decode", "chunked", "mixed", "prefix_hit", "idle"])
 def test_latent_attention_is_served_right(real_worker: RealWorker, name: str, pair: str) -> None:
     prefill, decode = pair.split(":")

@@ -1,0 +1,84 @@
+"""DeepSeek's attention without absorption: when SGLang takes it, and that its projections hand the latent to every head."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stubs import sglang_dense
+from stubs.refusal import Refused
+from stubs.world import World
+
+WORLD = World(prefill="flashinfer", num_heads=2, head_dim=6, kv_lora_rank=4)
+
+
+class Mixin:
+    """SGLang's, as far as these tests need it."""
+
+    def init_mha_forward(self) -> None:
+        self.disable_chunked_prefix_cache = False
+
+
+@pytest.fixture
+def attention(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sglang_dense, "find", lambda place: Mixin)
+    monkeypatch.setattr(sglang_dense, "load", lambda path: SimpleNamespace())
+    return sglang_dense.dense_attention(WORLD, "layer")
+
+
+def test_every_heads_key_and_value_are_the_latent(attention: Any) -> None:
+    row = torch.arange(4.0)[None]
+    projected, _ = attention.kv_b_proj(row)
+    assert projected.view(1, 2, 8).tolist() == [[[0, 1, 2, 3, 0, 1, 2, 3]] * 2]
+
+
+def test_a_field_that_a_release_reads_beside_those_is_missed_in_a_class_of_ours(attention: Any) -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = attention.of_another_release
+    assert type(caught.value.obj).__module__ == "stubs.sglang_dense"
+
+
+def test_a_release_without_the_class_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sglang_dense, "find", lambda place: None)
+    with pytest.raises(Refused, match="without absorption in its model alone"):
+        sglang_dense.dense_attention(WORLD, "layer")
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, prefill: str, method: str) -> Any:
+    """What ``method_of`` says where SGLang's handler of ``prefill`` answers ``method``."""
+    handlers = {"flashinfer": lambda attention, batch: SimpleNamespace(name=method)}
+    registry = SimpleNamespace(AttentionBackendRegistry=SimpleNamespace(get_handler=handlers.__getitem__))
+    monkeypatch.setattr(sglang_dense, "load", lambda path: registry)
+    monkeypatch.setattr(sglang_dense, "serving", lambda world, mode: prefill)
+    return sglang_dense.method_of(SimpleNamespace(), WORLD, SimpleNamespace(forward_mode="extend"))
+
+
+def test_the_handler_of_the_serving_backend_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(monkeypatch, "flashinfer", "MHA_ONE_SHOT") == (
+        "forward_normal_one_shot_prepare",
+        "forward_normal_one_shot_core",
+    )
+
+
+def test_what_it_answers_of_other_kinds_is_absorbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(monkeypatch, "flashinfer", "MLA") is None
+
+
+def test_backends_that_attend_to_absorbed_prompts_are_asked_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(monkeypatch, "triton", "MHA") is None
+
+
+def test_what_is_drawn_stays_as_it_is() -> None:
+    def prepare(positions: Any, hidden: Any, batch: Any, allocator: None) -> Any:
+        hidden[0].zero_()
+        hidden[1].zero_()
+        return (positions,)
+
+    attention = SimpleNamespace(prepare=prepare, core=lambda positions: positions)
+    q, rows = torch.ones(1, 2, 6), torch.ones(1, 6)
+    assert sglang_dense.attend_densely(attention, ("prepare", "core"), q, rows, SimpleNamespace(positions=7)) == 7
+    assert (float(q.sum()), float(rows.sum())) == (12.0, 6.0)
