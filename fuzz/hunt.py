@@ -66,7 +66,7 @@ def hunt(options: HuntOptions, say: Say) -> list[Hunted]:
     """
     make_folder(options.out)
     ledger = _Ledger(options, say)
-    audits = Audits(options.repros)
+    audits = Audits(options.repros, options.python)
     for bug, seed in ledger.open(AUDIT):
         say(f"reading {bug.present} and {bug.fixed}")
         ledger.note(replace(audits.look(bug), seed=seed, budget_seconds=options.seconds))

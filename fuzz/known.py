@@ -29,14 +29,17 @@ class Known:
 
 
 def read_known(folder: Path) -> Mapping[str, Known]:
-    """The scripts of ``folder`` by signature. ProgramError, in one line, for one without a reason or a signature."""
+    """The scripts of ``folder`` by signature. ProgramError, in one line, for one without a reason or a signature.
+
+    What an audit found, no campaign comes upon: it is left out.
+    """
     if not folder.is_dir():
         raise ProgramError(f"{folder} is no folder; expected one that holds repro scripts")
     known = [_read(path) for path in repros_in(folder)]
-    return {one.signature: one for one in known}
+    return {one.signature: one for one in known if one is not None}
 
 
-def _read(path: Path) -> Known:
+def _read(path: Path) -> Known | None:
     repro = read_repro(path)
     if repro.signature is None:
         raise ProgramError(f"{path} names no SIGNATURE; expected a repro script that `seamripper run` saved")
@@ -46,4 +49,6 @@ def _read(path: Path) -> Known:
         raise ProgramError(
             f"{path} does not say why it is known; expected a line `Known: ADDRESS OF THE ISSUE, OR A REASON` in its docstring"
         )
+    if repro.is_gap:
+        return None
     return Known(path, str(repro.signature), repro.program, reason["reason"].strip().rstrip("."))

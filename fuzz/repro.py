@@ -10,10 +10,13 @@ from pathlib import Path
 from fuzz.finding import Signature
 from fuzz.ledger import check
 from fuzz.program import Program, ProgramError, parse
+from stubs.world import World
 
 FILE_BYTES_MAX = 1 << 20  # one MiB; a script has some ten KiB
 RUNS_MAX = 1000  # of those that a script says it was shown in; nobody has made more
 _RELIABILITY = re.compile(r"^Found on .*; shown in (\d{1,4}) of (\d{1,4}) runs\b", re.MULTILINE)
+AUDIT = "audit"  # the oracle that reads
+NOTHING = Program(World(), ())
 _CONSTANTS = ("PROGRAM", "SIGNATURE", "FOUND_ON")
 
 
@@ -21,7 +24,8 @@ _CONSTANTS = ("PROGRAM", "SIGNATURE", "FOUND_ON")
 class Repro:
     """``signature`` and ``found_on`` (a target) are None where the file does not name them.
 
-    ``shown`` of ``runs`` runs showed it when it was saved, both 0 where the file does not say.
+    ``shown`` of ``runs`` runs showed it when it was saved, both 0 where the file does not say. What an audit found is
+    read off SGLang's source and never run: its program is ``NOTHING``.
     """
 
     program: Program
@@ -29,6 +33,11 @@ class Repro:
     found_on: str | None = None
     shown: int = 0
     runs: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it is an audit's finding."""
+        return self.signature is not None and self.signature.oracle == AUDIT
 
 
 def read_repro(path: Path) -> Repro:
@@ -40,8 +49,10 @@ def read_repro(path: Path) -> Repro:
 
 
 def read_program(path: Path) -> tuple[Program, Signature | None]:
-    """The program and, where the file names it, the signature it shows."""
+    """The program and, where the file names it, the signature it shows. ProgramError, too, where it is not run."""
     repro = read_repro(path)
+    if repro.is_gap:
+        raise ProgramError(f"{path} is an audit's finding and has no program; `replay`, `compare` and `bisect` take it")
     return repro.program, repro.signature
 
 
@@ -67,12 +78,13 @@ def _read(path: Path) -> Repro:
     except UnicodeDecodeError:
         raise ProgramError("is not UTF-8 text; expected a repro script or a program file") from None
     constants = _constants(text) if path.suffix == ".py" else {"PROGRAM": text}
-    if "PROGRAM" not in constants:
-        raise ProgramError("has no constant PROGRAM; expected a repro script that seamripper wrote")
-    program = parse(constants["PROGRAM"])
-    check(program)
     signature = constants.get("SIGNATURE")
     named = _signature(signature) if signature else None
+    is_gap = named is not None and named.oracle == AUDIT
+    if "PROGRAM" not in constants and not is_gap:
+        raise ProgramError("has no constant PROGRAM; expected a repro script that seamripper wrote")
+    program = NOTHING if is_gap else parse(constants["PROGRAM"])
+    check(program)
     return Repro(program, named, constants.get("FOUND_ON") or None, *_reliability(text))
 
 

@@ -78,7 +78,7 @@ class Provenance:
         if self.real is None:
             return ""
         if self.real.why_not:
-            return f"cannot be tried ({_one_line(self.real.why_not)})"
+            return f"cannot be tried ({one_line(self.real.why_not)})"
         return f"shown in {self.real.shown} of {self.real.runs} runs"
 
 
@@ -91,8 +91,8 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets both on the layers
     version = tuple(int(part) for part in re.findall(r"\d+", trace.sglang_version)[:3])
     values: dict[str, Any] = {
-        "headline": _one_line(finding.title),
-        "title": _one_line(finding.title).rstrip("."),
+        "headline": one_line(finding.title),
+        "title": one_line(finding.title).rstrip("."),
         "found_on": provenance.found_on,
         "seen_on": ", ".join(provenance.seen_on),
         "shown": provenance.shown,
@@ -127,9 +127,9 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "last_prefix": list(steps[-1].prefix) if steps else [],
         **_exception(finding),
     }
-    templates = _templates()
-    specific = templates.get_template("specific.py.jinja").render(values).strip("\n")
-    return templates.get_template("script.py.jinja").render(values, specific=specific).strip("\n") + "\n"
+    texts = templates()
+    specific = texts.get_template("specific.py.jinja").render(values).strip("\n")
+    return texts.get_template("script.py.jinja").render(values, specific=specific).strip("\n") + "\n"
 
 
 def write_repro(program: Program, finding: Finding, trace: Trace | None, provenance: Provenance) -> tuple[str, bool]:
@@ -144,16 +144,17 @@ def write_repro(program: Program, finding: Finding, trace: Trace | None, provena
 
 def write_program(program: Program, finding: Finding, reason: str, provenance: Provenance) -> str:
     """The text of a file that holds the program and what it shows, for `replay`; ``reason``: why it is no script."""
-    values = {"title": _one_line(finding.title).rstrip("."), "reason": _one_line(reason).rstrip(".")}
+    values = {"title": one_line(finding.title).rstrip("."), "reason": one_line(reason).rstrip(".")}
     values |= {"signature": str(finding.signature), "program": program.text.rstrip("\n")}
     values |= {"found_on": provenance.found_on, "seen_on": ", ".join(provenance.seen_on)}
     values |= {"command": provenance.command, "versions": provenance.versions, "real": provenance.under_real_runner}
-    values |= {"needs": _one_line(finding.evidence.get(NEEDS, ""))}
-    template = _templates().get_template("program.py.jinja")
+    values |= {"needs": one_line(finding.evidence.get(NEEDS, ""))}
+    template = templates().get_template("program.py.jinja")
     return template.render(values, shown=provenance.shown, runs=provenance.runs).strip("\n") + "\n"
 
 
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Those that saved files are written from."""
     environment = Environment(loader=PackageLoader("fuzz"), undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters["quoted"] = json.dumps
     return environment
@@ -259,6 +260,6 @@ def _wrapped(text: str) -> str:
     return "\n".join([*lines, line])
 
 
-def _one_line(text: str) -> str:
-    """Safe inside a docstring."""
+def one_line(text: str) -> str:
+    """Safe inside a docstring, and no longer than a line of it may be."""
     return " ".join(text.replace("\\", "/").replace('"', "'").split())[:115]

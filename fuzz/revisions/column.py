@@ -11,6 +11,7 @@ from fuzz.comparison import Cell, Cost
 from fuzz.finding import Finding
 from fuzz.process import WorkerError, WorkerProcess
 from fuzz.revisions.cache import Shelf, open_shelf
+from fuzz.revisions.gap import Reading
 from fuzz.revisions.rig import Rig, Saved, device_of, open_worker, silent
 from fuzz.revisions.sample import Sample, own_bug, run_of
 
@@ -27,7 +28,14 @@ class Ask:
     clean_runs: int | None = None
     before: Sample = field(default_factory=Sample)
 
+    @property
+    def clean_runs_needed(self) -> int:
+        """Source is read once: there is no chance in it."""
+        return 0 if self.saved.repro.is_gap else self.clean_runs or 0
+
     def runs_missing(self, sample: Sample) -> int:
+        if self.saved.repro.is_gap:
+            return 1 - sample.n
         wanted = self.times if self.clean_runs is None else sample.wanted(self.times, self.clean_runs)
         return wanted - sample.n
 
@@ -47,7 +55,7 @@ class Answer:
     trouble: str = ""
 
     def cell(self, target: str) -> Cell:
-        path, sample, clean_runs = str(self.ask.saved.path), self.sample, self.ask.clean_runs or 0
+        path, sample, clean_runs = str(self.ask.saved.path), self.sample, self.ask.clean_runs_needed
         if self.trouble:
             return Cell(path, target, "infra", 0, 0, self.trouble)
         state, detail = sample.state, sample.detail
@@ -99,8 +107,12 @@ def run_column(
     device = device_of([ask.saved for ask in asks])
     shelf = open_shelf(target, device, rig, tell)
     answers = [_recalled(ask, shelf) for ask in asks]
-    left = [index for index, answer in enumerate(answers) if answer.ask.runs_missing(answer.sample) > 0]
-    clock = _Clock()
+    clock, reading = _Clock(), Reading(target, rig.python)
+    for index in _open(answers):
+        if asks[index].saved.repro.is_gap:
+            answers[index] = replace(answers[index], sample=reading.look(asks[index].saved.repro))
+            _keep(answers[index], shelf)
+    left = _open(answers)
     if left:
         try:
             with open_worker(target, device, rig, stop or threading.Event(), number) as (worker, ready):
@@ -115,6 +127,11 @@ def run_column(
     cached = sum(answer.cached for answer in answers)
     runs = sum(answer.sample.n for answer in answers) - cached - sum(ask.before.n for ask in asks)
     return Column(target, tuple(answers), Cost(target, clock.import_seconds, clock.run_seconds, runs, cached))
+
+
+def _open(answers: Sequence[Answer]) -> list[int]:
+    """Which of them lack runs."""
+    return [index for index, answer in enumerate(answers) if answer.ask.runs_missing(answer.sample) > 0]
 
 
 def _recalled(ask: Ask, shelf: Shelf | None) -> Answer:

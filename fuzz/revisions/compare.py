@@ -111,7 +111,7 @@ def _clean_runs(saved: Saved, answers: Sequence[Answer]) -> int:
 
 
 def _is_short(answer: Answer) -> bool:
-    sample, clean_runs = answer.sample, answer.ask.clean_runs or 0
+    sample, clean_runs = answer.sample, answer.ask.clean_runs_needed
     return not answer.trouble and sample.state == "clean" and sample.n < min(clean_runs, RUNS_MAX)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fuzz.launch import WorkerOptions
 from fuzz.process import Ready, WorkerError, WorkerProcess
-from fuzz.repro import Repro, read_repro
+from fuzz.repro import Repro, read_program, read_repro
 from fuzz.store import make_folder
 from fuzz.targets import open_target
 from fuzz.worker import EXECUTOR
@@ -47,6 +47,12 @@ class Saved:
 def read_saved(path: Path) -> Saved:
     """Raises ProgramError."""
     return Saved(path, read_repro(path))
+
+
+def read_runnable(path: Path) -> Saved:
+    """Raises ProgramError, also for what an audit found."""
+    read_program(path)
+    return read_saved(path)
 
 
 def silent(text: str) -> None:

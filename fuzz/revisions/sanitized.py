@@ -11,7 +11,7 @@ from fuzz.comparison import Cell
 from fuzz.finding import Finding
 from fuzz.launch import WorkerOptions
 from fuzz.revisions.replay import ReplayResult
-from fuzz.revisions.rig import Rig, Saved, log_folder, read_saved, silent
+from fuzz.revisions.rig import Rig, Saved, log_folder, read_runnable, silent
 from fuzz.revisions.sample import Sample, own_bug, run_of
 from fuzz.sanitizer import Sanitized, ToolFailure
 from fuzz.targets import open_target
@@ -26,7 +26,7 @@ def replay_sanitized(
     """
     sanitizer.find()
     results = []
-    for saved in map(read_saved, files):
+    for saved in map(read_runnable, files):
         spec = target or saved.repro.found_on or "installed"
         tell(f"running {saved.path.name} on {spec} under {sanitizer.PROGRAM} {tool}")
         with open_target(spec) as had, log_folder(rig.out) as out:

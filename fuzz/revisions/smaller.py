@@ -11,7 +11,7 @@ from pathlib import Path
 from fuzz.confirm import Confirmed, Patience, confirm, smallest
 from fuzz.process import WorkerError
 from fuzz.program import Program
-from fuzz.revisions.rig import CANNOT_TELL, NOT_SHOWN, Rig, device_of, open_worker, read_saved, silent
+from fuzz.revisions.rig import CANNOT_TELL, NOT_SHOWN, Rig, device_of, open_worker, read_runnable, silent
 from fuzz.revisions.sample import own_bug, run_of
 
 SHRINK_SECONDS = 600.0  # somebody is waiting for it; far more than the few hundred short runs that it takes
@@ -35,7 +35,7 @@ class ShrinkResult:
 
 def shrink_path(path: Path, target: str | None, rig: Rig, tell: Callable[[str], None] = silent) -> ShrinkResult:
     """The smallest program that shows what ``path`` shows. Writes nothing. Raises ProgramError and TargetError."""
-    saved = read_saved(path)
+    saved = read_runnable(path)
     repro = saved.repro
     target = target or repro.found_on or "installed"
     patience = Patience(rig.program_seconds, time.monotonic() + SHRINK_SECONDS)

@@ -12,7 +12,9 @@ from fuzz.audit import audit as read_audit
 from fuzz.audit import write_test as write_test_file
 from fuzz.display import Display, console
 from fuzz.doctor import diagnose
+from fuzz.gap_script import save_gap
 from fuzz.installed import installed_folder
+from fuzz.store import make_folder
 from fuzz.targets import open_target
 from fuzz.verbs.group import cli, print_json, tell
 
@@ -26,9 +28,12 @@ from fuzz.verbs.group import cli, print_json, tell
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the checklist as a pytest file.",
 )
+@click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), help="Save a file for each gap, to compare.")
 @arguments.python_option
 @arguments.json_option
-def audit(target: str, wrappers: tuple[str, ...], write_test: Path | None, python: str, as_json: bool) -> int:
+def audit(
+    target: str, wrappers: tuple[str, ...], write_test: Path | None, repros: Path | None, python: str, as_json: bool
+) -> int:
     """List the names that SGLang reads off an attention backend and a wrapper does not answer rightly.
 
     Exit status: 0, or 1 on a gap.
@@ -42,6 +47,12 @@ def audit(target: str, wrappers: tuple[str, ...], write_test: Path | None, pytho
     if write_test is not None:
         write_test_file(report, write_test)
         tell(f"wrote {write_test}")
+    if repros is not None:
+        make_folder(repros)
+        gaps = [row for row in report.rows if row.gap]
+        for row in gaps:
+            save_gap(repros, row, target, f"seamripper audit --target {target}")
+        tell(f"wrote {len(gaps)} files to {repros}")
     if as_json:
         click.echo(report.to_json())
     else:

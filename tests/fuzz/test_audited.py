@@ -49,3 +49,23 @@ def test_a_release_that_cannot_be_had_leaves_it_unclear(tmp_path: Path) -> None:
     result = Audits().look(bug)
     expected = f"target 'path:{tmp_path}/none': {tmp_path}/none is no folder; expected one that holds sglang/"
     assert (result.state, result.detail) == ("unclear", expected)
+
+
+def test_a_file_is_saved_and_run_on_both(
+    monkeypatch: pytest.MonkeyPatch, make_target: MakeTarget, tmp_path: Path
+) -> None:
+    here, there = make_target(name="present"), make_target(name="fixed")
+    reports = {here: AuditReport((LISTED,), (), ()), there: AuditReport((), (), ())}
+    monkeypatch.setattr(audited, "audit", lambda folder: reports[folder])
+    asked: list[tuple[Path, str]] = []
+
+    def exit_status(script: Path, target: str, python: str) -> int:
+        asked.append((script, target))
+        return 1 if target == f"path:{here}" else 0
+
+    monkeypatch.setattr(audited, "exit_status", exit_status)
+    bug = KnownBug("A1", "t", "r", f"path:{here}", f"path:{there}", r"^Wrapper\.width is missing", "audit")
+    result = Audits(tmp_path).look(bug)
+    (saved,) = tmp_path.glob("A1-audit-missing-Wrapper_width-*.py")
+    assert (result.script, result.exits) == (str(saved), (1, 0))
+    assert asked == [(saved, f"path:{here}"), (saved, f"path:{there}")]

@@ -638,3 +638,10 @@ def test_bench_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     answer = json.loads(capsys.readouterr().out)
     assert answer["by_oracle"] == {"numeric": 1}
     assert [mutant["state"] for mutant in answer["mutants"]] == ["survived", "detected"]
+
+
+def test_audit_saves_its_gaps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_target: MakeTarget) -> None:
+    monkeypatch.setattr(inspections, "read_audit", lambda folder, wrappers: AuditReport((GAP_ROW, FINE_ROW), (), ()))
+    main(["audit", "--target", f"path:{make_target()}", "--repros", str(tmp_path / "new" / "repros")])
+    (saved,) = (tmp_path / "new" / "repros").iterdir()
+    assert saved.name.startswith("audit-missing-HybridAttnBackend_field-")
