@@ -69,6 +69,15 @@ def test_what_the_release_shows_itself_is_no_detection(make_target: MakeTarget, 
     assert {result.state for result in results} == {"survived"}
 
 
+def test_a_fault_is_not_hidden_by_one_like_it_in_other_programs(make_target: MakeTarget, tmp_path: Path) -> None:
+    code = CODE.replace('kind == "decode" and total != 3', '(kind == "decode" and total != 3) or kind == "mixed"')
+    asked = options(f"path:{toy(make_target, code)}", tmp_path / "out", mutants=100, seconds=2)
+    results = bench(asked, quiet)
+    known = json.loads((tmp_path / "out/baseline.json").read_text())["signatures"]
+    assert known == ["contract/ArithmeticError/attend"]
+    assert {result.state for result in results if result.mutant.line == SUM_LINE} == {"detected"}
+
+
 def test_results_are_kept_and_taken_up_again(make_target: MakeTarget, tmp_path: Path) -> None:
     asked = options(f"path:{toy(make_target)}", tmp_path / "out", mutants=2)
     first = bench(asked, quiet)
