@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from stubs.page_sizes import smallest_page
+from stubs.latent_worlds import smallest_world
 from stubs.world import SPEC_MODES, World
 
 SPEC_STEPS_MAX = 4
@@ -28,7 +28,7 @@ class Trial:
     _leaves: dict[tuple[str, str], bool | None] = field(default_factory=dict)
 
     def pairs(self, names: Sequence[str]) -> dict[str, str]:
-        """PREFILL:DECODE -> "" where a plain world starts with it, else SGLang's reason or the error. Twins included.
+        """PREFILL:DECODE -> "" where its plainest world starts, else SGLang's reason or the error. Twins included.
 
         A name that does not start as a twin is not tried beside others: its reason is theirs.
         """
@@ -71,7 +71,7 @@ class Trial:
         return self._leaves[name, mode]
 
     def _world(self, prefill: str, decode: str) -> World:
-        return World(prefill=prefill, decode=decode, device=self.device, page_size=smallest_page(prefill, decode))
+        return smallest_world(prefill, decode, self.device)
 
     def _chain(self, prefill: str, decode: str, mode: str, steps: int) -> World:
         return replace(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fuzz.finding import Finding, Verdict
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import MODES, REPLAYED, Trace
-from stubs.page_sizes import smallest_page
+from stubs.latent_worlds import smallest_world
 from stubs.world import SPEC_MODES, World
 
 CELLS = MODES
@@ -39,17 +39,11 @@ class Attempt:
 def attempts(pair: str, device: str) -> Iterator[Attempt]:
     """From the plainest on. Of drafts those of two steps come first: one step needs no draft decode backend."""
     prefill, _, decode = pair.partition(":")
-    page = smallest_page(prefill, decode)
     # Long enough for what a tree of large pages reserves, see World.spec_reserve.
-    plain = World(
-        prefill=prefill,
-        decode=decode,
-        device=device,
-        page_size=page,
-        context_len=256,
-        max_running_requests=2,
-        max_total_tokens=1024,
+    plain = replace(
+        smallest_world(prefill, decode, device), context_len=256, max_running_requests=2, max_total_tokens=1024
     )
+    page = plain.page_size
     modes = ("extend", "extend_prefix", "extend_chunked", "mixed", "decode", "idle", "finish", "retract")
     yield Attempt(Program(plain, _plain_ops(page)), modes)
     yield Attempt(Program(replace(plain, graph=1), (Extend((Row(0, 2),)), Decode((0,)))), ("decode" + REPLAYED,))

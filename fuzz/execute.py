@@ -55,7 +55,7 @@ def prepare() -> str:
 
 
 # Backends that run here with real SGLang code: unaided, or over a stand-in for the closed kernel below them.
-CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention", "flashinfer", "trtllm_mha")
+CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention", "flashinfer", "trtllm_mha", "trtllm_mla")
 
 
 def available_pairs() -> dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.choice import Choices
-from stubs.world import NOT_LATENT, World
+from stubs.latent_worlds import LARGE_LATENT, LARGE_ROW, LATENT, LATENT_ONLY, ROW, needs_latent, with_latent
+from stubs.world import World
 
 V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
 
 # Those whose own code serves latent attention here, over no kernels or over stand-ins that know it.
-LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3", "flashinfer"}
-# Latent and row of DeepSeek's models, and the smaller ones that Triton's decode is written for besides.
-LATENTS = ((256, 288), (256, 288), (256, 288), (512, 576))
+LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3", "flashinfer", *LATENT_ONLY}
+LATENTS = (*((LATENT, ROW),) * 3, (LARGE_LATENT, LARGE_ROW))
 
 
 def draw_kind(choices: Choices, world: World) -> World:
@@ -20,7 +20,7 @@ def draw_kind(choices: Choices, world: World) -> World:
     if world.runner == "real":
         # Pinned: the tiny Llama of the real runner is of the plain kind.
         return world
-    if _may_be_latent(world) and choices.chance(1, 12):
+    if needs_latent(world) or (_may_be_latent(world) and choices.chance(1, 12)):
         return _with_latent(choices, world)
     if choices.chance(1, 8):
         world = _with_window_pool(choices, world)
@@ -79,8 +79,4 @@ def _may_be_latent(world: World) -> bool:
 
 def _with_latent(choices: Choices, world: World) -> World:
     """A model with latent attention, as DeepSeek's are: every head reads the same row. Pinned: see fuzz.axes."""
-    latent, row = choices.pick(LATENTS)
-    pinned = {name: getattr(World(), name) for name in NOT_LATENT}
-    return replace(
-        world, **pinned, num_heads=choices.pick((4, 2, 8)), num_kv_heads=1, head_dim=row, kv_lora_rank=latent
-    )
+    return with_latent(world, *choices.pick(LATENTS), choices.pick((4, 2, 8)))

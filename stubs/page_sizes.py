@@ -4,7 +4,13 @@ from __future__ import annotations
 
 # What the argument checks of releases 0.5.11 to 0.5.23 let stand; 128, which the later ones take too, is larger than
 # the prompts that programs have.
-PAGE_SIZES_OF = {"trtllm_mha": (16, 32, 64)}
+PAGE_SIZES_OF = {
+    "trtllm_mha": (16, 32, 64),
+    "trtllm_mla": (32, 64),
+    "cutedsl_mla": (32, 64),
+    "flashmla": (64,),
+    "cutlass_mla": (128,),
+}
 
 
 def smallest_page(*backends: str) -> int:

@@ -45,7 +45,7 @@ def dense_attention(world: World, layer: Any) -> Any:
     if mixin is None:
         raise Refused("this release keeps DeepSeek's attention without absorption in its model alone")
     if not torch.cuda.is_available():
-        load(MHA)._is_cuda = True  # type: ignore[attr-defined]  # what it does for a GPU runs here, interpreted
+        _take_gpu_paths(load(MHA))
     attention = type("DenseAttention", (mixin,), {"__module__": __name__})()
     heads, latent = world.num_heads, world.kv_lora_rank
     fields = {
@@ -74,6 +74,12 @@ def dense_attention(world: World, layer: Any) -> Any:
         setattr(attention, name, value)
     attention.init_mha_forward()
     return attention
+
+
+def _take_gpu_paths(module: Any) -> None:
+    """What the methods do for a GPU runs here, interpreted or over stand-ins."""
+    module._is_cuda = True
+    module.merge_state_v2 = load("sgl_kernel").merge_state_v2  # up to 0.5.14 imported for a GPU alone
 
 
 def method_of(attention: Any, world: World, forward_batch: Any) -> tuple[str, str] | None:

@@ -28,10 +28,13 @@ WRITING_CUDA = (
     "sglang.srt.speculative.eagle_info",
 )
 FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
-# Names by which releases ask, while they check a server's arguments, for a GPU that TensorRT-LLM's kernels run on.
-BLACKWELL = "is_sm100_supported"
-SERVER_ARGS = "sglang.srt.server_args"
-NEEDS_BLACKWELL = ("trtllm_mha",)
+# Where and by what names releases ask, while they check a server's arguments, for a GPU that TensorRT-LLM's kernels run on.
+BLACKWELL = {
+    "sglang.srt.server_args": ("is_sm100_supported", "is_blackwell_supported"),
+    UTILS[1]: ("is_sm100_supported", "is_blackwell_supported"),
+    "sglang.srt.arg_groups.overrides": ("is_blackwell_supported",),  # from 0.5.15 on
+}
+NEEDS_BLACKWELL = ("trtllm_mha", "trtllm_mla", "cutedsl_mla")
 
 
 def prepare_flashinfer() -> None:
@@ -59,10 +62,12 @@ def blackwell(*backends: str) -> Iterator[None]:
     """While a server's arguments are checked: a GPU for TensorRT-LLM's kernels, where one of ``backends`` needs it."""
     with ExitStack() as answers:
         if not torch.cuda.is_available() and any(name in NEEDS_BLACKWELL for name in backends):
-            for name in (SERVER_ARGS, UTILS[1]):
-                module = import_module(name)
-                if hasattr(module, BLACKWELL):
-                    answers.enter_context(patch.object(module, BLACKWELL, _yes))
+            for place, names in BLACKWELL.items():
+                with contextlib.suppress(ModuleNotFoundError):
+                    module = import_module(place)
+                    for name in names:
+                        if hasattr(module, name):
+                            answers.enter_context(patch.object(module, name, _yes))
         yield
 
 

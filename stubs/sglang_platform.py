@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stubs.imports import HOPPER
+from stubs.kernels import zero_kv
 from stubs.sglang_flashinfer import prepare_flashinfer
 
 HOPPER_CORES = 132  # streaming multiprocessors of an H100
@@ -76,6 +77,15 @@ def _answers() -> tuple[_Answer, ...]:
         _Answer("sgl_build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, tree, is_new=True),
         _Answer("build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, compiled_tree),
         _Answer("verify_tree_greedy", sgl_kernel.verify_tree_greedy, compiled_tree),
+        _Answer(
+            "_jit_fixup_module",  # SGLang's own kernel, which it compiles when a backend starts or first needs it
+            _zero_kv,
+            (
+                "sglang.kernels.ops.attention.fixup_zero_kv",  # from 0.5.17 on
+                "sglang.jit_kernel.fixup_zero_kv",
+                "sglang.srt.layers.attention.trtllm_mla_backend",
+            ),
+        ),
     )
 
 
@@ -100,6 +110,10 @@ def _has(module: str) -> bool:
 
 def _hopper(device_id: int = 0) -> tuple[int, int]:
     return HOPPER
+
+
+def _zero_kv(dtype: torch.dtype) -> ModuleType:
+    return zero_kv
 
 
 def _core_count(device_id: int = 0) -> int:

@@ -20,9 +20,13 @@ _WRITTEN = {
         "_grouped_size_compiled_for_decode_kernels": "stubs.kernels.flashinfer_decode",
         "fast_decode_plan": "stubs.kernels.flashinfer_decode",
         "trtllm_batch_decode_with_kv_cache": "stubs.kernels.trtllm",
+        "trtllm_batch_decode_with_kv_cache_mla": "stubs.kernels.trtllm_mla",
     },
     "flashinfer.mla": {"BatchMLAPagedAttentionWrapper": "stubs.kernels.flashinfer_mla"},
-    "flashinfer.prefill": {"trtllm_batch_context_with_kv_cache": "stubs.kernels.trtllm"},
+    "flashinfer.prefill": {
+        "trtllm_batch_context_with_kv_cache": "stubs.kernels.trtllm",
+        "trtllm_ragged_attention_deepseek": "stubs.kernels.trtllm_mla",
+    },
     "flashinfer.utils": {
         "get_device_sm_count": "stubs.kernels.trtllm",
         "get_trtllm_gen_multi_ctas_kv_counter_bytes": "stubs.kernels.trtllm",

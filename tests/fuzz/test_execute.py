@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.cells import attempts
 from fuzz.finding import Verdict
 from fuzz.generate import Limits, program_for
 from fuzz.program import Program, parse
@@ -68,6 +69,14 @@ def test_golden_program_takes_its_steps_and_nothing_is_wrong(real_worker: RealWo
 def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: str, settings: dict[str, Any]) -> None:
     trace = real_worker("0.5.23").run(golden(name, decode="fa3", **settings), SECONDS)
     assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
+@pytest.mark.parametrize("pair", ["trtllm_mla:triton", "fa3:trtllm_mla", "trtllm_mla:flashinfer"])
+def test_backends_of_latent_attention_alone_serve_it_right(real_worker: RealWorker, pair: str) -> None:
+    plain = next(attempts(pair, "cpu"))
+    trace = real_worker("0.5.23").run(plain.program, SECONDS)
+    assert {step.mode for step in trace.steps} == set(plain.modes)
+    assert signatures(trace) == []
 
 
 LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}

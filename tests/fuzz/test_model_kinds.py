@@ -63,6 +63,13 @@ def test_latent_attention_is_drawn_for_flashinfer() -> None:
     assert any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))
 
 
+@pytest.mark.parametrize("pair", ["trtllm_mla:triton", "flashinfer:trtllm_mla"])
+def test_latent_attention_is_always_drawn_for_a_backend_that_serves_nothing_else(pair: str) -> None:
+    worlds = [program_for(seed, Limits(pairs=(pair,))).world for seed in range(60)]
+    assert all(world.kv_lora_rank for world in worlds)
+    assert {world.page_size for world in worlds} == {32, 64}
+
+
 def test_latent_attention_is_not_drawn_where_it_is_not_served() -> None:
     limits = Limits(pairs=("trtllm_mha:triton",), shapes=("plain",))
     assert not any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))

@@ -26,7 +26,7 @@ class Mixin:
 @pytest.fixture
 def attention(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sglang_dense, "find", lambda place: Mixin)
-    monkeypatch.setattr(sglang_dense, "load", lambda path: SimpleNamespace())
+    monkeypatch.setattr(sglang_dense, "load", lambda path: SimpleNamespace(merge_state_v2=None))
     return sglang_dense.dense_attention(WORLD, "layer")
 
 
