@@ -20,7 +20,7 @@ OPS_MIN, OPS_MAX = 4, 14
 # Tries to find an op that fits into what is left of the pool, per op wanted.
 TRIES_PER_OP = 4
 # Of the programs of a pair and kind, every so many-th captures graphs.
-GRAPH_EVERY = 3
+GRAPH_EVERY, DRAFTS_GRAPH_EVERY = 3, 2  # a draft has four kinds of graph, a plain world has one
 # Worlds drawn until one captures graphs, as one in four does: one program in a thousand is left without.
 GRAPH_TRIES = 24
 
@@ -98,8 +98,9 @@ def _stratum(seed: int, limits: Limits) -> Limits:
     # Shifted by the pair's place: neighbours in a round are of different kinds.
     kind = (turn + place) % len(kinds)
     shape, mode = kinds[kind]
-    # Of one round over the kinds every third captures graphs, in the next round another third.
-    graph = 1 if (turn // len(kinds) + kind) % GRAPH_EVERY == 0 else 0
+    # Of one round over the kinds every third (of drafts, every second) captures graphs, in the next round the others.
+    every = GRAPH_EVERY if shape == "plain" else DRAFTS_GRAPH_EVERY
+    graph = 1 if (turn // len(kinds) + kind) % every == 0 else 0
     return replace(limits, pairs=(pair,), speculative={pair: mode}, shapes=(shape,), graph=graph)
 
 

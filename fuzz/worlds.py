@@ -122,7 +122,7 @@ def _draw_window(choices: Choices, page_size: int) -> int:
 def _draw_speculative(
     choices: Choices, world: World, modes: Mapping[str, int], *, is_tree: bool, single_slot_pages: bool
 ) -> World:
-    """``world`` with EAGLE. Trees mostly get page size 1, where that may be: few backends serve them on larger pages."""
+    """``world`` with EAGLE. Most trees get page size 1, where that may be: few backends serve them on larger pages."""
     mode = choices.pick(tuple(modes))
     steps = choices.integer(1, modes[mode])
     topk = choices.pick((2, 3)) if is_tree else 1
@@ -133,8 +133,8 @@ def _draw_speculative(
         # Each branch reserves pages of its own: a tree over large ones would ask for thousands of slots.
         if single_slot_pages:
             world = replace(world, page_size=min(world.page_size, PAGE_SIZES[-1]))
-        if world.page_size > 1 and single_slot_pages and not choices.chance(1, 3):
-            world = replace(world, page_size=1)
+        if world.page_size > 1 and single_slot_pages:
+            world = replace(world, page_size=choices.pick((1, 1, 2, world.page_size)))
     return replace(
         world,
         # SGLang defines neither over a tree: its kernels count rows of the mask, not depths. Pinned to none.
