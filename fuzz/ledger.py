@@ -207,8 +207,7 @@ class Ledger:
             raise InvalidOp(f"request {row.request} has {length} prompt tokens", f"at most {most}")
 
     def _cache_knows(self, length: int) -> int:
-        """EAGLE's prefix cache keys on pairs of tokens, one fewer than there are tokens."""
-        return length - 1 if self.world.is_speculative else length
+        return self.world.cache_keys(length)
 
     def _check_running(self, numbers: tuple[int, ...]) -> None:
         if not numbers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from stubs.speculation import ngram_depth
 from stubs.world import World
 
 
@@ -61,8 +62,13 @@ def accept_max(world: World) -> int:
     """Most tokens any verify can commit: the longest path that every tree has, and the bonus token.
 
     A tree's nodes are chosen by score out of k on the first level and k*k on each other; a parent never scores less
-    than its child, so a level is reached for certain once the nodes outnumber all levels above it.
+    than its child, so a level is reached for certain once the nodes outnumber all levels above it. Of what a corpus
+    drafts ``ngram_depth`` is certain, of a block all.
     """
+    if world.spec_algorithm == "DFLASH":
+        return world.spec_draft_tokens
+    if world.spec_algorithm == "NGRAM":
+        return ngram_depth(world.spec_draft_tokens) + 1
     nodes, topk = world.spec_draft_tokens - 1, world.spec_topk
     depth, above = 0, 0
     while depth < world.spec_steps and nodes > above:

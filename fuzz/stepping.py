@@ -36,7 +36,7 @@ def _rows(rows: Sequence[Row]) -> list[RowInput]:
 def first_mode(world: World, op: Op) -> str:
     """The mode to file an exception under that came before the op's first forward batch was made."""
     if isinstance(op, Verify):
-        return f"verify_{'chain' if world.spec_topk == 1 else 'tree'}_{world.spec_mode}"
+        return f"verify_{world.spec_shape}_{world.spec_mode}"
     return op.kind
 
 

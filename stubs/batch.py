@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_spec
+from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_spec, verified
 from stubs.draft_steps import DraftRun
 from stubs.graph_runner import GraphRunner
 from stubs.kv_memory import kv_memory, kv_places
@@ -144,15 +144,16 @@ class Scheduler:
             self.slots.reserve(live, live.length + 2 * world.spec_reserve, whole_pages=True)
         parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
         batch = self._worker_batch(parts, None)
-        tree = yield from self._drafted(batch, parts, draft_decode)
-        verify_input = sglang_spec.build_verify_input(batch, batch.spec_info, tree, server.target, server.draft, world)
-        parents = [draft_tree.parents(verify_input, i) for i in range(len(running))]
-        if world.spec_topk > 1:
+        if world.has_draft_model:
+            tree = yield from self._drafted(batch, parts, draft_decode)
+            parents, forward_batch = verified.eagle_batch(server, batch, tree)
+        else:
+            parents, forward_batch = verified.modelless_batch(server, batch, parts, self.generator)
+        if world.is_tree:
             ancestors = map(draft_tree.ancestors, parents)
             parts = [replace(part, tree=mask) for part, mask in zip(parts, ancestors, strict=True)]
-        forward_batch = sglang_spec.verify_forward_batch(verify_input, batch, server.target)
-        shape = "chain" if world.spec_topk == 1 else "tree"
-        yield self._planned(f"verify_{shape}_{world.spec_mode}", parts, forward_batch, graph=server.graphs.target)
+        mode = f"verify_{world.spec_shape}_{world.spec_mode}"
+        yield self._planned(mode, parts, forward_batch, graph=server.graphs.target)
         if server.draft is not None:
             if draft_extend:
                 yield self._draft_extend(parts, accepts)

@@ -209,7 +209,7 @@ def build_fake_server(world: World) -> FakeServer:
         args, config = _configured(world, plain, folder, draft_path)
         sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
-        draft_config = sglang.model_config(args, draft_path, is_draft=True) if draft_path else None
+        draft_config = sglang.model_config(args, draft_path, is_draft=True) if world.has_draft_model else None
     rows = sglang_memory.request_pool(world, world.context_len + sglang_memory.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
     pool = sglang_window.hybrid_pool(world) if world.window_tokens else _pool(world, world.num_layers)
@@ -219,7 +219,7 @@ def build_fake_server(world: World) -> FakeServer:
     target.guards += row_guards
     _assemble(target, world.num_layers)
     target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
-    if not world.is_speculative:
+    if not world.has_draft_model:
         return FakeServer(world, target, None, None, capture_graphs(world, target, None, None))
     draft = FakeModelRunner(world, args, draft_config, rows, _pool(world, 1))
     draft.is_draft_worker = True

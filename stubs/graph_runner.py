@@ -193,7 +193,7 @@ class GraphRunner:
             return None
         cells = (self.requests * self.fill + self.requests * self.width) * self.width  # as DecodeInputBuffers has it
         mask = torch.ones(cells, dtype=torch.bool, device=self.world.device)
-        return sglang_graph.verify_input_to_capture(self.world, mask, self._hidden(size))
+        return sglang_graph.verify_input_to_capture(self.world, mask, self._hidden(size), self.backend)
 
     def _extra_fields(self, size: int) -> dict[str, Any]:
         return {}
@@ -239,7 +239,9 @@ class GraphRunner:
             "orig_seq_lens": buffers.seq_lens[:size],
             "seq_lens_sum": size * self.fill,
             "spec_info": spec_info,
-            "capture_hidden_mode": sglang_graph.hidden_mode("NULL" if spec_info is None else "FULL"),
+            "capture_hidden_mode": sglang_graph.hidden_mode(
+                "NULL" if spec_info is None or self.world.spec_algorithm == "NGRAM" else "FULL"
+            ),
         }
         fields |= self._extra_fields(size)
         return sglang_graph.capture_batch(self.runner, self.backend, self.mode, **fields)

@@ -18,6 +18,7 @@ import torch
 from stubs import sglang_flashinfer
 from stubs.layer import layer_of
 from stubs.refusal import Refused
+from stubs.sglang_arguments import gpu_for_drafts, speculative_arguments
 from stubs.world import World
 
 ATTENTION = "sglang.srt.layers.attention"
@@ -102,17 +103,9 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "disable_hybrid_swa_memory": not world.window_tokens,
         "enable_deterministic_inference": bool(world.deterministic),
     }
-    if world.is_speculative:
-        wanted.update(
-            speculative_algorithm=world.spec_algorithm,
-            speculative_draft_model_path=draft_path,
-            speculative_num_steps=world.spec_steps,
-            speculative_eagle_topk=world.spec_topk,
-            speculative_num_draft_tokens=world.spec_draft_tokens,
-            speculative_attention_mode=world.spec_mode,
-        )
+    wanted |= speculative_arguments(world, draft_path)
     try:
-        with sglang_flashinfer.blackwell(world.prefill, world.decode):
+        with sglang_flashinfer.blackwell(world.prefill, world.decode), gpu_for_drafts(world):
             return _resolved(cls(**wanted), world)
     except (ValueError, AssertionError, NotImplementedError) as error:
         raise Refused(f"ServerArgs: {error}") from error
@@ -211,9 +204,14 @@ def no_ngram_embedding() -> Any:
 
 
 def spec_algorithm(name: str) -> Any:
-    """SGLang's SpeculativeAlgorithm member; "" is NONE."""
+    """SGLang's SpeculativeAlgorithm member; "" is NONE. Refused where the release has no such algorithm."""
     cls = load("sglang.srt.speculative.spec_info").SpeculativeAlgorithm
-    return cls.from_string(name) if name else cls.NONE
+    if not name:
+        return cls.NONE
+    try:
+        return cls.from_string(name)
+    except (ValueError, KeyError) as error:
+        raise Refused(f"SpeculativeAlgorithm: {error}") from error
 
 
 # --- backends --------------------------------------------------------------------------------------------------

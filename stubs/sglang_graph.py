@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from stubs import sglang_dflash, sglang_ngram
 from stubs.sglang import accepted, find, load
 from stubs.sglang_batch import forward_mode
 from stubs.world import World
@@ -164,8 +165,12 @@ def replay_view(batch: Any, buffers: Any, size: int, width: int, fill: int, mode
     )
 
 
-def verify_input_to_capture(world: World, mask: torch.Tensor, hidden: torch.Tensor) -> Any:
-    """The EagleVerifyInput that SGLang's decode runner captures with: a mask of its own, no draft."""
+def verify_input_to_capture(world: World, mask: torch.Tensor, hidden: torch.Tensor, backend: Any) -> Any:
+    """The verify input that SGLang's decode runner captures with: a mask of its own, no draft."""
+    if world.spec_algorithm == "NGRAM":
+        return sglang_ngram.verify_input_to_capture(world, mask)
+    if world.spec_algorithm == "DFLASH":
+        return sglang_dflash.verify_input_to_capture(world, mask, backend)
     info = load("sglang.srt.speculative.eagle_info")
     names = inspect.signature(info.EagleVerifyInput).parameters
     empty = {name: None for name, parameter in names.items() if parameter.default is inspect.Parameter.empty}

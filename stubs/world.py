@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from stubs import speculation
+
 DTYPES = ("float32", "float16", "bfloat16")
 KV_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2")
 LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
 RUNNERS = ("fake", "real")
 DEVICES = ("cpu", "cuda")
-SPEC_ALGORITHMS = ("", "EAGLE")
 SPEC_MODES = ("prefill", "decode")
 
 
@@ -39,6 +40,9 @@ class World:
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     ``kv_lora_rank`` C: multi-head latent attention, absorbed, as DeepSeek's (0 = none). One row of KV serves all heads: C
     columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
+    ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
+    ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
+    at once; its draft model is not driven.
     """
 
     prefill: str = "triton"
@@ -109,18 +113,28 @@ class World:
         return self.spec_algorithm != ""
 
     @property
-    def spec_reserve(self) -> int:
-        """A, the KV slots one speculative step may write per request: max(s*k, w).
+    def has_draft_model(self) -> bool:
+        """Whether a draft model's own steps are driven."""
+        return speculation.has_draft_model(self.spec_algorithm)
 
-        With several branches and pages above 1 each branch starts on a page of its own:
-        max(((2*ps - 2 + s) // ps) * ps * k, w). Source: SGLang's speculative allocation sizing.
-        """
-        if not self.is_speculative:
-            return 0
-        steps, topk, page, width = self.spec_steps, self.spec_topk, self.page_size, self.spec_draft_tokens
-        if topk > 1 and page > 1:
-            return max(((2 * page - 2 + steps) // page) * page * topk, width)
-        return max(steps * topk, width)
+    @property
+    def spec_shape(self) -> str:
+        """What verified drafts are shaped like: chain, tree, ngram or dflash; "" without any."""
+        return speculation.shape_of(self.spec_algorithm, self.spec_topk)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether a verified draft may branch: then a mask says who sees whom."""
+        return self.spec_shape in ("tree", "ngram")
+
+    @property
+    def spec_reserve(self) -> int:
+        """KV slots that one speculative step may write per request."""
+        return speculation.reserve(*self._speculation, self.page_size)
+
+    @property
+    def _speculation(self) -> tuple[str, int, int, int]:
+        return self.spec_algorithm, self.spec_steps, self.spec_topk, self.spec_draft_tokens
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
@@ -136,13 +150,17 @@ class World:
     def known(self, length: int, extended: int | None = None) -> int:
         """Tokens, in whole pages, that the prefix cache knows of a request of ``length`` tokens.
 
-        EAGLE's cache keys on pairs of tokens, one fewer than there are. With a window pool the cache keeps no more than
-        it knew after the last extend, ``extended``: later tokens may have lost their KV there.
+        With a window pool the cache keeps no more than it knew after the last extend, ``extended``: later tokens may have
+        lost their KV there.
         """
         if not self.radix_cache:
             return 0
-        known = (length - 1 if self.is_speculative else length) // self.page_size * self.page_size
+        known = self.cache_keys(length) // self.page_size * self.page_size
         return known if extended is None or not self.window_tokens else min(known, extended)
+
+    def cache_keys(self, length: int) -> int:
+        """Keys that the prefix cache has of ``length`` tokens: EAGLE's are pairs of neighbours."""
+        return length - 1 if self.has_draft_model else length
 
     def check(self) -> None:
         """Raise WorldError on the first rule broken."""
@@ -156,7 +174,7 @@ class World:
         _check_member("dtype", self.dtype, DTYPES)
         _check_member("kv_dtype", self.kv_dtype, KV_DTYPES)
         _check_member("layout", self.layout, LAYOUTS)
-        _check_member("spec_algorithm", self.spec_algorithm, SPEC_ALGORITHMS)
+        _check_member("spec_algorithm", self.spec_algorithm, speculation.ALGORITHMS)
         _check_member("spec_mode", self.spec_mode, SPEC_MODES)
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
@@ -172,7 +190,9 @@ class World:
             raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
         self._check_latent()
         self._check_window_pool()
-        self._check_speculative()
+        fault = speculation.fault_of(*self._speculation)
+        if fault:
+            raise WorldError(fault)
 
     def _check_latent(self) -> None:
         if not self.kv_lora_rank:
@@ -205,21 +225,6 @@ class World:
             )
         if self.window_tokens % self.page_size:
             raise WorldError(f"world.window_tokens {self.window_tokens} is no multiple of page {self.page_size}")
-
-    def _check_speculative(self) -> None:
-        steps, topk, width = self.spec_steps, self.spec_topk, self.spec_draft_tokens
-        if not self.is_speculative:
-            if steps or topk or width:
-                raise WorldError("world.spec_* are set but spec_algorithm is empty; expected all 0")
-            return
-        if not (1 <= steps and 1 <= topk and 2 <= width):
-            raise WorldError(f"world speculative {steps=} {topk=} {width=}; expected >=1, >=1, >=2")
-        if topk == 1 and width != steps + 1:
-            raise WorldError(f"world.spec_draft_tokens is {width}; with topk 1 SGLang forces steps + 1 = {steps + 1}")
-        # The tree has the root and at most k + (s-1)*k*k drafted candidates.
-        most = 1 + topk + (steps - 1) * topk * topk
-        if width > most:
-            raise WorldError(f"world.spec_draft_tokens is {width}; a tree of {steps=} {topk=} has at most {most}")
 
     def to_json(self) -> dict[str, Any]:
         """Every field of the first format, and later ones where they differ from their default."""

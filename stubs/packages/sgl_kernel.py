@@ -1,4 +1,4 @@
-"""Stands in for sgl_kernel: FlashAttention 3, state merging and the EAGLE tree come from stubs/kernels."""
+"""Stands in for sgl_kernel: FlashAttention 3, state merging and trees of drafts come from stubs/kernels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _WRITTEN = {
         "build_tree_kernel_efficient": "stubs.kernels.eagle_tree",
         "verify_tree_greedy": "stubs.kernels.eagle_tree",
     },
+    "sgl_kernel.speculative": {"reconstruct_indices_from_tree_mask": "stubs.kernels.ngram_tree"},
     "sgl_kernel.flash_attn": {
         "flash_attn_with_kvcache": "stubs.kernels.fa3",
         "flash_attn_varlen_func": "stubs.kernels.fa3",
