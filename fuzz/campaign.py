@@ -103,7 +103,7 @@ class _Campaign:
         if self.version and self.agenda.is_empty:
             return self.result()
         memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
-        first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.executor, memory_mb)
+        first = WorkerOptions(options.python, folder, options.out, 0, options.device, options.runs_with, memory_mb)
         workers = [WorkerProcess(replace(first, number=number), self.stop) for number in range(options.workers)]
         has_started = False
         try:
@@ -153,7 +153,8 @@ class _Campaign:
             return False
         terms.check_version(ready.sglang_version, self.options)
         self.version = ready.sglang_version
-        self.engine = engine_of(self.options, self.options.limits(terms.pairs, terms.speculative))
+        limits = self.options.limits(terms.pairs, terms.speculative)
+        self.engine = engine_of(self.options, limits, self.version, self.tell)
         self.gaps = gaps_of(self.options, terms, self.deadline, self.tally.reached, self.past.seeds, self.cells)
         self.progress.started(self.options, ready, terms.pairs)
         return True
@@ -194,6 +195,8 @@ class _Campaign:
                 self.give_up(str(error))
                 return
             ran += 1
+            if attempt is None:
+                self.engine.learn(program, trace)
             with self.lock:
                 if attempt is not None and self.gaps is not None:
                     self.gaps.settle(attempt, trace)
@@ -201,6 +204,10 @@ class _Campaign:
             self.look_into(worker, entry)
         while (known := self.take(self.agenda.take_known)) is not None:
             self.recheck(worker, known)
+
+    def tell(self, text: str) -> None:
+        with self.lock:
+            self.progress.note(text)
 
     def take(self, item: Callable[[], Item | None]) -> Item | None:
         with self.lock:

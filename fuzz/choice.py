@@ -117,6 +117,11 @@ class Exhaustive(_FromIndex):
     def weigh(self, items: Sequence[tuple[int, Item]]) -> Item:
         return items[self._index(len(items))][1]
 
+    @property
+    def taken(self) -> tuple[tuple[int, int], ...]:
+        """Each choice so far: its index, out of how many."""
+        return tuple(self._taken)
+
     def next_path(self) -> list[int] | None:
         """The next path in depth-first order, or None after the last."""
         taken = list(self._taken)

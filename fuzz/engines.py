@@ -1,6 +1,7 @@
-"""Where a campaign's programs come from: drawn at random, or one after the other all there are in a small scope.
+"""Where a campaign's programs come from: drawn at random, one after the other all there are in a small scope, or guided.
 
-Both number their programs from 0 on, and the same number is the same program whenever it is asked for.
+The first two number their programs from 0 on, and the same number is the same program whenever it is asked for. What
+guided ones are hangs on what was learned before.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from fuzz.agenda import SEED_STRIDE
 from fuzz.choice import exhaustive
 from fuzz.corrupted import corrupted
 from fuzz.generate import Limits, generate, program_for
-from fuzz.order import CampaignOptions
+from fuzz.guided import Guided
+from fuzz.order import ATHERIS, CampaignOptions
 from fuzz.program import Program
+from fuzz.salvage import Tell
+from fuzz.trace import Trace
 from fuzz.worlds import modes_of
 from stubs.world import World
 
@@ -31,6 +35,9 @@ class Engine(Protocol):
     def program(self, seed: int) -> Program | None:
         """The program of a seed that an Agenda gave out; None past the last. Any thread may ask."""
 
+    def learn(self, program: Program, trace: Trace) -> None:
+        """Told of each of its programs, from any thread, what came of it."""
+
 
 class Random:
     """A seed is all there is to a program."""
@@ -41,6 +48,9 @@ class Random:
     def program(self, seed: int) -> Program | None:
         program = program_for(seed, self._limits)
         return corrupted(program, seed) if self._corrupt else program
+
+    def learn(self, program: Program, trace: Trace) -> None:
+        pass  # nothing that is seen changes what is drawn
 
 
 class Exhaustive:
@@ -68,10 +78,16 @@ class Exhaustive:
                 self._kept.pop(self._drawn - KEPT, None)
             return self._kept.pop(number, None)
 
+    def learn(self, program: Program, trace: Trace) -> None:
+        pass  # all there are, whatever comes of them
 
-def engine_of(options: CampaignOptions, limits: Limits) -> Engine:
+
+def engine_of(options: CampaignOptions, limits: Limits, version: str, tell: Tell) -> Engine:
+    """``version`` is SGLang's; ``tell`` hears of files of a corpus that cannot be read. Raises StoreError."""
     if options.engine == "exhaustive":
         return Exhaustive(limits, options.seed)
+    if options.engine == ATHERIS:
+        return Guided(limits, options.corpus_folder, version, tell)
     return Random(limits, corrupt=options.corrupt)
 
 

@@ -14,7 +14,9 @@ from fuzz.record import Record
 from fuzz.worker import EXECUTOR
 from stubs.world import DEVICES, RUNNERS
 
-ENGINES = ("random", "exhaustive")
+ATHERIS = "atheris"
+ENGINES = ("random", "exhaustive", ATHERIS)
+HARNESS = "fuzz.harness"  # what watches the target's code for it; named only, since it imports torch
 
 
 class CampaignError(ValueError):
@@ -48,6 +50,17 @@ class CampaignOptions:
     program_seconds: float = 120.0
     memory_mb: int = 0
     executor: str = EXECUTOR
+    corpus: Path | None = None
+
+    @property
+    def corpus_folder(self) -> Path:
+        """What engine atheris builds on: ``corpus``, by default one of this campaign's own."""
+        return self.corpus or self.out / "corpus"
+
+    @property
+    def runs_with(self) -> str:
+        """The executor of the workers: the usual one, where the engine has to be told what ran, is told by another."""
+        return HARNESS if (self.engine, self.executor) == (ATHERIS, EXECUTOR) else self.executor
 
     @property
     def command(self) -> str:
@@ -79,6 +92,8 @@ class CampaignOptions:
             raise CampaignError(
                 f"corrupt with runner {self.runner} and engine {self.engine}; expected the fake runner and engine random"
             )
+        if self.corpus is not None and self.engine != ATHERIS:
+            raise CampaignError(f"corpus given with engine {self.engine}; expected engine {ATHERIS}, which builds on it")
         if self.seed < 0:
             raise CampaignError(f"seed is {self.seed}; expected 0 or more")
         if self.pairs:

@@ -26,6 +26,14 @@ MODES = (
     "verify_tree_prefill_graph",
     "verify_tree_decode",
     "verify_tree_decode_graph",
+    "verify_ngram_prefill",
+    "verify_ngram_prefill_graph",
+    "verify_ngram_decode",
+    "verify_ngram_decode_graph",
+    "verify_dflash_prefill",
+    "verify_dflash_prefill_graph",
+    "verify_dflash_decode",
+    "verify_dflash_decode_graph",
     "draft_prefill",
     "draft_decode",
     "draft_decode_graph",
@@ -54,12 +62,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All steps in order, and the findings. A program whose start-up failed has no steps and one finding."""
+    """All steps in order, and the findings. A program whose start-up failed has no steps and one finding.
+
+    ``features``: of an executor that watches the target's code, numbers of what ran there.
+    """
 
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...]
     seconds: float
     sglang_version: str
+    features: tuple[int, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -93,6 +105,7 @@ class Trace:
             "findings": [finding.to_json() for finding in self.findings],
             "seconds": self.seconds,
             "sglang_version": self.sglang_version,
+            **({"features": self.features} if self.features else {}),
         }
 
     @classmethod
@@ -104,4 +117,5 @@ class Trace:
             findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
             seconds=data["seconds"],
             sglang_version=data["sglang_version"],
+            features=tuple(data.get("features", ())),
         )

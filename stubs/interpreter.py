@@ -45,9 +45,15 @@ class _Process:
     replayer: Replayer | None = None  # kept when the patches are taken back: its replays stay true
     undo: Callable[[], None] | None = None  # set while the interpreter is fast
     listener: Listener | None = None
+    watcher: Callable[[str, dict[str, Any]], None] | None = None
 
 
 _PROCESS = _Process()
+
+
+def watch(launched: Callable[[str, dict[str, Any]], None]) -> None:
+    """From now on ``launched`` is told of each launch, as a Listener is; for who wants to know what runs, not how."""
+    _PROCESS.watcher = launched
 
 
 @contextmanager
@@ -249,6 +255,8 @@ def _launch(module: Any, stock: Callable[..., None]) -> Callable[..., None]:
             hook(*args, **kwargs)
         given = _call_arguments(self.fn, known, args, kwargs)
         listener = _PROCESS.listener
+        if _PROCESS.watcher is not None:
+            _PROCESS.watcher(self.fn.__name__, given)
         if listener is None:
             _run(module, self, given)
             return

@@ -11,6 +11,9 @@ import torch
 from stubs.sglang import ATTENTION, load
 from stubs.sglang_flashinfer import torch_here
 
+# Where the code under test is: what a coverage-guided search watches, and a coverage report counts.
+WATCHED = (ATTENTION, "sglang.srt.speculative", "sglang.kernels.ops.attention")
+
 
 def import_attention() -> None:
     """Call after ``imports.install()`` and before anything else of SGLang is asked for."""

@@ -35,7 +35,14 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
     "--engine",
     type=click.Choice(ENGINES),
     default="random",
-    help="How programs are chosen; exhaustive: all there are in a small scope, shorter ones first.  [default: random]",
+    help="How programs are chosen; exhaustive: all there are in a small scope, shorter ones first; atheris: variations "
+    "of those that ran code or came to steps that none had before.  [default: random]",
+)
+@click.option(
+    "--corpus",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Programs that engine atheris builds on and adds to; any number of runs may share it.  [default: OUT/corpus]",
 )
 @click.option("--seconds", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Stop after N seconds.")
 @click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after N programs.")
