@@ -206,6 +206,8 @@ class _Drawer:
         numbers = self._some(self.generating)
         most = accept_max(self.world)
         accepts = tuple(self.choices.integer(1, most) for _ in numbers)
+        if not self.world.has_draft_model:
+            return Verify(numbers, accepts, draft_extend=0)
         extend = 0 if self.choices.chance(1, 8) else 1
         # A draft of one step is drawn from what the model gave before: nothing is decoded.
         decodes = self.world.spec_steps > 1 and self.choices.chance(2, 3)

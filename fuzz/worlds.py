@@ -22,6 +22,8 @@ HEAD_DIMS = (16, 16, 16, 16, 24, 32, 64)
 # Far below 0 a softmax that starts at 0 sums nothing (exp(-104) is 0 in float32); far above, exp overflows (at 89).
 LOGIT_SHIFTS = (-200, 200)
 
+# SGLang's check of NGRAM looks at the name that stands for both halves, which here is prefill's.
+NGRAM_ON_PAGES = ("flashinfer",)
 # Halves that no supported release captures: the server does not start. Drawn seldom, for a release that will.
 WITHOUT_GRAPHS = ("torch_native", "flex_attention")
 
@@ -33,7 +35,7 @@ def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tupl
     return tuple(size for size in ours or theirs or PAGE_SIZES if size in (theirs or ours or PAGE_SIZES))
 
 
-# Without drafts, with drafts of one branch, with drafts of several.
+# Without drafts, with drafts of one branch, with drafts of several. Of one branch are DFLASH's too, of several NGRAM's.
 SHAPES = ("plain", "chain", "tree")
 
 
@@ -122,8 +124,15 @@ def _draw_window(choices: Choices, page_size: int) -> int:
 def _draw_speculative(
     choices: Choices, world: World, modes: Mapping[str, int], *, is_tree: bool, single_slot_pages: bool
 ) -> World:
-    """``world`` with EAGLE. Most trees get page size 1, where that may be: few backends serve them on larger pages."""
+    """``world`` with drafts. Most trees get page size 1, where that may be: few backends serve them on larger pages."""
     mode = choices.pick(tuple(modes))
+    if world.runner != "real" and choices.chance(1, 5):
+        world = replace(world, spec_mode=mode)
+        return (
+            _with_ngram(choices, world, single_slot_pages=single_slot_pages)
+            if is_tree
+            else _with_dflash(choices, world)
+        )
     steps = choices.integer(1, modes[mode])
     topk = choices.pick((2, 3)) if is_tree else 1
     draft_tokens = steps + 1
@@ -146,6 +155,32 @@ def _draw_speculative(
         spec_topk=topk,
         spec_draft_tokens=draft_tokens,
     )
+
+
+def _with_ngram(choices: Choices, world: World, *, single_slot_pages: bool) -> World:
+    """``world`` with drafts of a corpus: trees whatever the breadth, and no window, as over every tree."""
+    breadth = choices.pick((1, 2, 3))
+    if breadth > 1 and world.prefill not in NGRAM_ON_PAGES and world.page_size > 1:
+        if single_slot_pages:
+            world = replace(world, page_size=1)
+        else:
+            breadth = 1
+    width = choices.integer(max(2, breadth), 8)
+    return replace(
+        world,
+        sliding_window=0,
+        xai_temperature_len=0,
+        spec_algorithm="NGRAM",
+        spec_steps=width // breadth,
+        spec_topk=breadth,
+        spec_draft_tokens=width,
+    )
+
+
+def _with_dflash(choices: Choices, world: World) -> World:
+    """``world`` with drafts of a block, each a chain."""
+    width = choices.integer(2, 8)
+    return replace(world, spec_algorithm="DFLASH", spec_steps=1, spec_topk=1, spec_draft_tokens=width)
 
 
 def _draw_graph(choices: Choices, world: World) -> int:

@@ -103,7 +103,7 @@ def test_graphs_are_captured_in_a_third_of_the_plain_worlds_and_in_half_of_the_d
     able = [world for world in worlds if not world.window_tokens and world.save_kv_cache]
     plain, drafts = ([world for world in able if world.is_speculative is it] for it in (False, True))
     assert 0.27 <= sum(world.graph > 0 for world in plain) / len(plain) <= 0.4
-    assert 0.43 <= sum(world.graph > 0 for world in drafts) / len(drafts) <= 0.57
+    assert 0.45 <= sum(world.graph > 0 for world in drafts) / len(drafts) <= 0.62
     assert not any(world.graph for world in worlds if world not in able)
 
 
