@@ -27,7 +27,7 @@ def _given(field: str) -> Axis:
 
 
 REAL = "runner real: its tiny Llama has none"
-TREE = "over a tree: SGLang defines none, its kernels count rows of the mask and not depths"
+TREE = "over a tree, NGRAM's too: SGLang defines none, its kernels count rows of the mask and not depths"
 
 AXES: tuple[Axis, ...] = (
     _given("prefill"),
@@ -49,7 +49,12 @@ AXES: tuple[Axis, ...] = (
     _world("logit_cap", REAL, "sinks: the model that has them has no cap"),
     _world("layout"),
     _world("overlap"),
-    _world("spec_algorithm", "EAGLE alone"),
+    _world(
+        "spec_algorithm",
+        REAL,
+        "DFLASH: its draft model is not driven, and up to 0.5.13 SGLang prepares its verify where it allocates",
+        "EAGLE3, STANDALONE, FROZEN_KV_MTP: verify as EAGLE does; DSPARK, UNO: not tried",
+    ),
     _world("spec_mode"),
     _world("spec_steps", "4 at most: each costs a row of every request"),
     _world("spec_topk", "3 at most"),
@@ -66,6 +71,7 @@ AXES: tuple[Axis, ...] = (
         "window_tokens: the write locations of that pool are the graph runner's affair",
         "kv_dtype fp8: scaling in place was not looked at under a graph yet",
     ),
+    _world("graph_max", "graph 0: there is none then"),
     _world("window_tokens", REAL),
     _world("radix_cache", "window_tokens 0: it takes away, and adds nothing"),
     _world("sinks", REAL),

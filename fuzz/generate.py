@@ -129,7 +129,7 @@ def _world(choices: Choices, pair: str, limits: Limits) -> World:
         )
         if world.graph or not limits.graph or not captures(world):
             break
-    return replace(world, graph=0) if limits.graph == 0 and captures(world) else world
+    return replace(world, graph=0, graph_max=0) if limits.graph == 0 and captures(world) else world
 
 
 class _Drawer:

@@ -46,6 +46,7 @@ def _with_fp8(choices: Choices, world: World) -> World:
         logit_shift=0,
         # Pinned: what scales K and V in place was not looked at under a graph yet.
         graph=0,
+        graph_max=0,
         # Pinned: the model's own write of K and V is tried with plain KV.
         save_kv_cache=1,
     )
@@ -53,7 +54,7 @@ def _with_fp8(choices: Choices, world: World) -> World:
 
 def _with_window_pool(choices: Choices, world: World) -> World:
     """A hybrid model, as gpt-oss is: every second layer has a window, and their KV a pool of its own, a smaller one."""
-    page, is_tree = world.page_size, world.spec_topk > 1
+    page, is_tree = world.page_size, world.is_tree
     window = choices.pick([size for size in (3, page, page - 1, page + 1, 2, 8) if size > 0])
     request = -(-(world.context_len + 2 * world.spec_reserve) // page) * page
     return replace(
@@ -66,6 +67,7 @@ def _with_window_pool(choices: Choices, world: World) -> World:
         radix_cache=0 if choices.chance(1, 2) else 1,
         xai_temperature_len=0,
         graph=0,  # see fuzz.worlds
+        graph_max=0,
         # Pinned: the model's own write of K and V is tried on one pool.
         save_kv_cache=1,
     )

@@ -237,6 +237,7 @@ _PLAIN_ORDER = (
     "v_head_dim",
     "kv_scale",
     "kv_dtype",
+    "graph_max",
     "graph",
 )
 
@@ -248,6 +249,8 @@ def _with_setting(program: Program, name: str, value: Any) -> Program:
         world = replace(world, num_kv_heads=1)
     if not (world.sliding_window and world.alternate_layers and world.num_layers > 1):
         world = replace(world, window_tokens=0)
+    if not world.graph or world.graph_max > world.max_running_requests:
+        world = replace(world, graph_max=0)
     for pool in ("max_total_tokens", "window_tokens"):
         size = getattr(world, pool)
         world = replace(world, **{pool: size // world.page_size * world.page_size})
@@ -257,6 +260,9 @@ def _with_setting(program: Program, name: str, value: Any) -> Program:
 def _smaller_spec(program: Program) -> Iterator[Program]:
     """Chains in place of trees, fewer steps, fewer branches, fewer drafted tokens."""
     world = program.world
+    if not world.has_draft_model:
+        yield from _smaller_modelless(program)
+        return
     for steps in _smaller(world.spec_steps + 1, 2):
         yield replace(program, world=replace(world, spec_topk=1, spec_steps=steps - 1, spec_draft_tokens=steps))
     yield replace(program, world=replace(world, spec_topk=1, spec_draft_tokens=world.spec_steps + 1))
@@ -267,6 +273,22 @@ def _smaller_spec(program: Program) -> Iterator[Program]:
                 for fewer in [*_smaller(width, 2), width]:
                     smaller = replace(world, spec_steps=steps, spec_topk=topk, spec_draft_tokens=fewer)
                     yield replace(program, world=smaller)
+
+
+def _smaller_modelless(program: Program) -> Iterator[Program]:
+    """EAGLE's chain or tree in place of what other algorithms draft; then fewer drafted tokens, and a corpus less broad."""
+    world = program.world
+    width, least = world.spec_draft_tokens, 1
+    chain = replace(world, spec_algorithm="EAGLE", spec_steps=width - 1, spec_topk=1)
+    yield replace(program, world=chain)
+    if world.spec_algorithm == "NGRAM":
+        yield replace(program, world=replace(chain, spec_steps=max(1, width // 4), spec_topk=2))
+        least = world.spec_topk
+        for topk in range(1, world.spec_topk):
+            yield replace(program, world=replace(world, spec_topk=topk, spec_steps=width // topk))
+    for fewer in _smaller(width, max(2, least)):
+        steps = fewer // world.spec_topk if world.spec_algorithm == "NGRAM" else 1
+        yield replace(program, world=replace(world, spec_draft_tokens=fewer, spec_steps=steps))
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:

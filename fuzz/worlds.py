@@ -70,7 +70,7 @@ def draw_world(
         world = _draw_layers(choices, world)
     if shape != "plain":
         world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
-    world = replace(world, graph=_draw_graph(choices, world))
+    world = _draw_graph(choices, world)
     return draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
 
 
@@ -183,15 +183,16 @@ def _with_dflash(choices: Choices, world: World) -> World:
     return replace(world, spec_algorithm="DFLASH", spec_steps=1, spec_topk=1, spec_draft_tokens=width)
 
 
-def _draw_graph(choices: Choices, world: World) -> int:
-    """Whether graphs are captured, and how far apart the batch sizes are."""
+def _draw_graph(choices: Choices, world: World) -> World:
+    """``world`` that captures graphs or not, at batch sizes so far apart and so large."""
     # Pinned: SGLang's own runner captures on a GPU alone, and a window pool's write locations are its runner's affair.
     # What a graph replays writes its own KV.
     if world.runner == "real" or world.device != "cpu" or world.window_tokens or not world.save_kv_cache:
-        return 0
+        return world
     if not choices.chance(1, 3 if captures(world) else 12):
-        return 0
-    return choices.integer(1, world.max_running_requests)
+        return world
+    most = choices.integer(1, world.max_running_requests) if choices.chance(1, 3) else 0
+    return replace(world, graph=choices.integer(1, most or world.max_running_requests), graph_max=most)
 
 
 def captures(world: World) -> bool:

@@ -38,6 +38,7 @@ class World:
     of as many quarters (0: none, which is 1).
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
+    ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
     ``kv_lora_rank`` C: multi-head latent attention, absorbed, as DeepSeek's (0 = none). One row of KV serves all heads: C
     columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
@@ -82,6 +83,7 @@ class World:
     kv_scale: int = 0
     graph: int = 0
     kv_lora_rank: int = 0
+    graph_max: int = 0
 
     @property
     def pair(self) -> str:
@@ -139,7 +141,7 @@ class World:
     @property
     def graph_sizes(self) -> tuple[int, ...]:
         """The batch sizes that graphs are captured at, rising; none without graphs."""
-        most = self.max_running_requests
+        most = self.graph_max or self.max_running_requests
         return (*range(self.graph, most, self.graph), most) if self.graph else ()
 
     @property
@@ -190,6 +192,7 @@ class World:
             raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
         self._check_latent()
         self._check_window_pool()
+        self._check_graph()
         fault = speculation.fault_of(*self._speculation)
         if fault:
             raise WorldError(fault)
@@ -213,6 +216,14 @@ class World:
                     f"world.{name} is {getattr(self, name)!r} with kv_lora_rank {self.kv_lora_rank}; "
                     f"expected {getattr(plain, name)!r}: latent attention runs without it alone yet"
                 )
+
+    def _check_graph(self) -> None:
+        if self.graph_max and not self.graph:
+            raise WorldError(f"world.graph_max is {self.graph_max} without graphs; expected 0")
+        if self.graph_max > self.max_running_requests:
+            raise WorldError(
+                f"world.graph_max {self.graph_max} is above max_running_requests {self.max_running_requests}"
+            )
 
     def _check_window_pool(self) -> None:
         if not self.window_tokens:
@@ -262,6 +273,7 @@ NOT_LATENT = (
     "v_head_dim",
     "kv_dtype",
     "graph",
+    "graph_max",
 )
 
 # Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.
@@ -293,6 +305,7 @@ _BOUNDS = (
     ("kv_scale", 0, 64),
     ("graph", 0, 256),
     ("kv_lora_rank", 0, 512),
+    ("graph_max", 0, 256),
 )
 
 

@@ -32,11 +32,10 @@ def modes(program: Program) -> list[str]:
         if isinstance(op, Extend):
             cut = any(row.more or row.request in chunked for row in rows)
             found.append("extend_chunked" if cut else "extend_prefix" if any(row.cached for row in rows) else "extend")
-            found += ["draft_prefill"] * program.world.is_speculative
+            found += ["draft_prefill"] * program.world.has_draft_model
         elif isinstance(op, Verify):
-            shape = "chain" if program.world.spec_topk == 1 else "tree"
             found += ["draft_decode"] * (op.draft_decode and program.world.spec_steps > 1)
-            found.append(f"verify_{shape}_{program.world.spec_mode}")
+            found.append(f"verify_{program.world.spec_shape}_{program.world.spec_mode}")
             found += ["draft_extend"] * op.draft_extend
         else:
             found.append(op.kind)
@@ -95,14 +94,15 @@ def test_seeds_differ() -> None:
 @pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.endswith(REPLAYED)])
 def test_each_mode_is_at_least_three_percent_of_the_steps(mode: str) -> None:
     counts = mode_counts()
-    assert counts[mode] / sum(counts.values()) >= 0.03
+    # Drafts of algorithms that have one mode each are rarer than EAGLE's.
+    assert counts[mode] / sum(counts.values()) >= (0.007 if "ngram" in mode or "dflash" in mode else 0.03)
 
 
 def test_graphs_are_captured_in_a_third_of_the_plain_worlds_and_in_half_of_the_drafts() -> None:
     worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(600)]
     able = [world for world in worlds if not world.window_tokens and world.save_kv_cache]
     plain, drafts = ([world for world in able if world.is_speculative is it] for it in (False, True))
-    assert 0.27 <= sum(world.graph > 0 for world in plain) / len(plain) <= 0.4
+    assert 0.27 <= sum(world.graph > 0 for world in plain) / len(plain) <= 0.45
     assert 0.45 <= sum(world.graph > 0 for world in drafts) / len(drafts) <= 0.62
     assert not any(world.graph for world in worlds if world not in able)
 
@@ -187,7 +187,8 @@ def test_limits_are_reached(situation: str, percent: float) -> None:
         ("num_layers", {1, 2}),
         ("overlap", {0, 1}),
         ("logit_cap", {0, 30}),
-        ("spec_steps", {0, 1, 2, 3, 4}),
+        ("spec_algorithm", {"", "EAGLE", "NGRAM", "DFLASH"}),
+        ("spec_steps", {0, 1, 2, 3, 4, 5, 6, 7, 8}),  # of NGRAM SGLang makes one out of width and breadth
         ("spec_topk", {0, 1, 2, 3}),
         ("spec_mode", {"prefill", "decode"}),
         ("runner", {"fake"}),
@@ -247,8 +248,10 @@ def test_speculation_stays_within_what_a_pair_verifies_in() -> None:
     pairs = ("a:b", "b:a", "a:c")
     limits = Limits(pairs=pairs, speculative={"a:b": {"prefill": 2}, "b:a": {"decode": 1, "prefill": 1}})
     worlds = [program_for(seed, limits).world for seed in range(400)]
-    drawn = {(world.pair, world.spec_mode, world.spec_steps) for world in worlds if world.is_speculative}
+    drawn = {(world.pair, world.spec_mode, world.spec_steps) for world in worlds if world.has_draft_model}
     assert drawn == {("a:b", "prefill", 1), ("a:b", "prefill", 2), ("b:a", "decode", 1), ("b:a", "prefill", 1)}
+    modelless = {(world.pair, world.spec_mode) for world in worlds if world.spec_algorithm in ("NGRAM", "DFLASH")}
+    assert modelless == {("a:b", "prefill"), ("b:a", "decode"), ("b:a", "prefill")}
     assert {world.pair for world in worlds} == set(pairs)
 
 

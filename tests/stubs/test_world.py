@@ -119,3 +119,21 @@ def test_a_row_of_latent_kv_is_its_values_and_a_rotary_key() -> None:
     world = World(head_dim=288, kv_lora_rank=256)
     assert (world.v_dim, world.qk_rope_head_dim, world.layer_widths) == (256, 32, (576, 288, 256))
     assert World(head_dim=288).qk_rope_head_dim == 0
+
+
+def test_graphs_are_captured_up_to_their_largest_batch() -> None:
+    world = World(graph=2, graph_max=3, max_running_requests=4)
+    world.check()
+    assert world.graph_sizes == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        (World(graph_max=1), "world.graph_max is 1 without graphs; expected 0"),
+        (World(graph=1, graph_max=5), "world.graph_max 5 is above max_running_requests 4"),
+    ],
+)
+def test_largest_graph_that_cannot_be(world: World, message: str) -> None:
+    with pytest.raises(WorldError, match=f"^{message}$"):
+        world.check()
