@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from fuzz.finding import Finding, Verdict
@@ -52,12 +52,19 @@ def attempts(pair: str, device: str) -> Iterator[Attempt]:
             for graph in (0, 1):
                 for steps in (2, 1):
                     yield _drafting(plain, f"verify_{shape}_{mode}", topk, steps, graph)
+        for graph in (0, 1):
+            yield _modelless(plain, "NGRAM", mode, 2 if page == 1 or prefill == "flashinfer" else 1, graph)
+            yield _modelless(plain, "DFLASH", mode, 1, graph)
 
 
-def try_cells(pair: str, device: str, run: Callable[[Program], Trace]) -> dict[str, Cell]:
-    """What comes of each mode with ``pair``; no program runs that would tell nothing new of them."""
+def try_cells(
+    pair: str, device: str, run: Callable[[Program], Trace], wanted: Collection[str] = CELLS
+) -> dict[str, Cell]:
+    """What comes of each of the ``wanted`` modes with ``pair``; no program runs that would tell nothing new of them."""
     found: dict[str, Cell] = {}
     for attempt in attempts(pair, device):
+        if not set(attempt.modes) & set(wanted):
+            continue
         if not all(runs(found.get(mode, Cell())) for mode in attempt.modes) and not inherit(found, attempt):
             settle(found, attempt, run(attempt.program))
     return found
@@ -117,6 +124,22 @@ def _drafting(plain: World, verify: str, topk: int, steps: int, graph: int) -> A
         modes = tuple(mode + REPLAYED for mode in modes if mode != "draft_prefill")
     ops = (Extend((Row(0, 2),)), Verify((0,), (1,), draft_decode=1 if steps > 1 else 0))
     return Attempt(Program(world, ops), modes)
+
+
+def _modelless(plain: World, algorithm: str, mode: str, topk: int, graph: int) -> Attempt:
+    """A verify of drafts that no draft model makes here."""
+    width = 4
+    world = replace(
+        plain,
+        spec_algorithm=algorithm,
+        spec_mode=mode,
+        spec_steps=width // topk if algorithm == "NGRAM" else 1,
+        spec_topk=topk,
+        spec_draft_tokens=width,
+        graph=graph,
+    )
+    verify = f"verify_{world.spec_shape}_{mode}{REPLAYED if graph else ''}"
+    return Attempt(Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,), draft_extend=0))), (verify,))
 
 
 def reason_of(finding: Finding) -> str:

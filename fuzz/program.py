@@ -62,10 +62,11 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """EAGLE target verify; ``accepts[i]`` tokens (1..spec_steps+1) of ``requests[i]`` are then committed.
+    """Target verify; ``accepts[i]`` tokens (1..spec_steps+1 of EAGLE's) of ``requests[i]`` are then committed.
 
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
-    what is verified comes from the draft model's steps, as in service; else it is drawn.
+    what is verified comes from the draft model's steps, as in service; else it is drawn. Neither says anything in a world
+    whose draft model is not driven.
     """
 
     kind: ClassVar[str] = "verify"
@@ -152,7 +153,9 @@ def world_cost(world: World) -> int:
     ours, theirs = asdict(world), asdict(plain)
     sizes = world.num_heads + world.num_layers + world.page_size + world.head_dim // 8 + world.context_len // 16
     differing = sum(int(ours[name] != theirs[name]) for name in ours)
-    return 100 * differing + sizes + world.spec_draft_tokens
+    # EAGLE is what scripts have; the other algorithms differ from the default in as many fields.
+    rarer = 50 * (world.is_speculative and not world.has_draft_model)
+    return 100 * differing + rarer + sizes + world.spec_draft_tokens
 
 
 def _rows(op: Op) -> int:

@@ -161,6 +161,8 @@ def templates() -> Environment:
 
 
 def _check_written(world: World) -> None:
+    if world.is_speculative and not world.has_draft_model:
+        raise ScriptError(f"scripts do not have worlds with spec_algorithm {world.spec_algorithm} yet")
     for name in UNWRITTEN:
         if getattr(world, name) != getattr(World(), name):
             raise ScriptError(f"scripts do not have worlds with {name} {getattr(world, name)} yet")

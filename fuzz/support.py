@@ -106,7 +106,8 @@ def _tried(worker: WorkerProcess, version: str, tell: Callable[[str], None]) -> 
 def _rows(name: str, run: Callable[[Program], Trace]) -> Iterator[tuple[str, Cell]]:
     """Each of ROWS with what came of it."""
     pair = f"{name}:{name}"
-    cells = try_cells(pair, "cpu", run)
+    wanted = {mode for modes in MODE_ROWS.values() for mode in modes}
+    cells = try_cells(pair, "cpu", run, wanted)
     for row, modes in MODE_ROWS.items():
         yield row, max((cells[mode] for mode in modes), key=_badness)
     plain = next(attempts(pair, "cpu")).program

@@ -68,6 +68,8 @@ def build_real_server(world: World) -> RealServer:
             raise Refused(
                 f"the tiny Llama of the real runner has no {name} {getattr(world, name)}; use the fake runner"
             )
+    if world.is_speculative and not world.has_draft_model:
+        raise Refused(f"{world.spec_algorithm} was not tried on the real runner yet; use the fake runner")
     runner = build_real_runner(world)
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.

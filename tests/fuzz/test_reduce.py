@@ -164,3 +164,24 @@ def test_requests_are_put_in_order_with_and_without_their_accepts() -> None:
         (Verify((0, 1), (2, 1)),),
     ]
     assert list(reduce.order_requests(Program(world, (Verify((0, 1), (1, 2)),)))) == []
+
+
+def test_what_a_corpus_drafts_becomes_what_eagle_drafts_or_less() -> None:
+    world = World(spec_algorithm="NGRAM", spec_steps=2, spec_topk=2, spec_draft_tokens=4)
+    program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
+    spec = [
+        (one.spec_algorithm, one.spec_steps, one.spec_topk, one.spec_draft_tokens)
+        for one in (variant.world for variant in reduce.plain_world(program))
+    ]
+    wanted = [("EAGLE", 3, 1, 4), ("EAGLE", 1, 2, 4), ("NGRAM", 4, 1, 4), ("NGRAM", 1, 2, 2), ("NGRAM", 1, 2, 3)]
+    assert spec[-len(wanted) :] == wanted
+
+
+def test_a_block_becomes_a_chain_or_shorter() -> None:
+    world = World(spec_algorithm="DFLASH", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
+    program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
+    spec = [
+        (one.world.spec_algorithm, one.world.spec_steps, one.world.spec_draft_tokens)
+        for one in reduce.plain_world(program)
+    ]
+    assert spec[-3:] == [("EAGLE", 3, 4), ("DFLASH", 1, 2), ("DFLASH", 1, 3)]
