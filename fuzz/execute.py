@@ -24,7 +24,7 @@ from fuzz.program import Extend, Finish, Op, Program, Retract, Row, Verify
 from fuzz.stepping import first_mode, next_mode, steps_of
 from fuzz.trace import Step, Trace
 from fuzz.unmask import Supply, past_masks, supply_for
-from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, sglang, uninitialised
+from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, scalar_indexing, sglang, uninitialised
 from stubs.batch import Scheduler
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
@@ -49,6 +49,7 @@ def prepare() -> str:
         bfloat16_dot.install()
         bfloat16_arithmetic.install()
         fp8_rounding.install()
+        scalar_indexing.install()
         interpreter.install()
         uninitialised.install()
     return sglang.version()
