@@ -21,6 +21,7 @@ OPS_MIN, OPS_MAX = 4, 14
 TRIES_PER_OP = 4
 # Of the programs of a pair and kind, every so many-th captures graphs.
 GRAPH_EVERY, DRAFTS_GRAPH_EVERY = 3, 2  # a draft has four kinds of graph, a plain world has one
+FULL_EVERY, FULL_PROMPTS = 4, 3  # of programs whose budget holds so many of the longest prompts
 # Worlds drawn until one captures graphs, as one in four does: one program in a thousand is left without.
 GRAPH_TRIES = 24
 
@@ -142,6 +143,9 @@ class _Drawer:
         self.ledger = Ledger(world)
         self.tokens_left = limits.tokens_max
         self.lengths = lengths_of(world)
+        # Now and then all prompts are about as long as may be, so that a whole batch comes to the limit together.
+        fits = FULL_PROMPTS * input_max(world) <= limits.tokens_max and not before and not limits.worlds
+        self.is_full = fits and choices.chance(1, FULL_EVERY)
         for op in before:
             self.ledger.apply(op)
             self.tokens_left -= tokens_of(op, world)
@@ -176,17 +180,18 @@ class _Drawer:
     def _menu(self) -> tuple[tuple[int, Callable[[], Op], bool], ...]:
         """(weight, how to draw it, whether it is possible now), the simplest first.
 
-        Weights were tuned by counting the modes of some thousand programs: each is above 3 % of all steps.
+        Weights were tuned by counting the modes of some thousand programs: each of EAGLE is above 2.5 % of all steps.
         """
         steps = bool(self.generating) and self.tokens_left > 0
         chunking = self.chunked is not None
         extends = self.tokens_left > 0 and (chunking or self.ledger.rows_free > 0)
         speculative = self.world.is_speculative
+        more = 4 if self.is_full else 1  # steps to the limit
         return (
             # A chunked prompt is all but always taken on in the very next step, mixed or not.
             (24 if chunking else 8 if self.running else 24, self._extend, extends),
-            (12, self._decode, steps and not speculative),
-            (20, self._verify, steps and speculative),
+            (12 * more, self._decode, steps and not speculative),
+            (20 * more, self._verify, steps and speculative),
             (60 if chunking else 14, self._mixed, steps and extends and not speculative),
             (3, self._finish, bool(self.running)),
             (3, self._retract, bool(self.generating)),
@@ -269,7 +274,12 @@ class _Drawer:
         chunks = self._chunks(done, most) if may_cut else range(0)
         if chunks and self.choices.chance(1, 4):
             return Row(number, self.choices.pick(chunks), source, cached, more=1)
-        tokens = most if owed else self._length(min(most, max(1, self.tokens_left // 2)))
+        if owed:
+            tokens = most
+        elif self.is_full:
+            tokens = max(1, min(most, self.tokens_left) - self.choices.integer(0, 2))
+        else:
+            tokens = self._length(min(most, max(1, self.tokens_left // 2)))
         return Row(number, tokens, source, cached)
 
     def _chunks(self, done: int, most: int) -> range:
