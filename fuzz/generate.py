@@ -119,8 +119,12 @@ def generate(choices: Choices, limits: Limits) -> Program:
 
 
 def next_op(choices: Choices, world: World, ops: tuple[Op, ...], limits: Limits) -> Op:
-    """An op that may come after ``ops``, which are valid; only the pool may still refuse it."""
-    return _Drawer(choices, world, limits, ops).next_op()
+    """An op that may come after ``ops``, which are valid; only the pool may still refuse it.
+
+    In every second case each kind is as likely as any other.
+    """
+    is_even = choices.chance(1, 2)
+    return _Drawer(choices, world, limits, ops).next_op(is_even=is_even)
 
 
 def _world(choices: Choices, pair: str, limits: Limits) -> World:
@@ -170,11 +174,11 @@ class _Drawer:
             ops.append(op)
         return tuple(ops)
 
-    def next_op(self) -> Op:
+    def next_op(self, *, is_even: bool = False) -> Op:
         self.chunked = self.ledger.chunked
         self.running = self.ledger.numbers(State.RUNNING)
         self.generating = self._generating()
-        draw = self.choices.weigh([(weight, draw) for weight, draw, possible in self._menu() if possible])
+        draw = self.choices.weigh([(1 if is_even else weight, draw) for weight, draw, possible in self._menu() if possible])
         return draw()
 
     def _menu(self) -> tuple[tuple[int, Callable[[], Op], bool], ...]:

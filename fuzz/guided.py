@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.choice import Seeded
+from fuzz.choice import Choices, Seeded
 from fuzz.corpus import Corpus, Entry
-from fuzz.features import features_of
+from fuzz.features import CODE, features_of
 from fuzz.finding import Verdict
 from fuzz.generate import Limits, program_for
 from fuzz.program import Program
@@ -23,12 +24,26 @@ from fuzz.salvage import Tell
 from fuzz.trace import Trace
 from fuzz.variation import vary
 
-# One program in so many is drawn anew: what has not been seen yet need not lie near what has.
-DRAWN_EVERY = 3
+# How often, in so many programs, one is drawn anew, which need not lie near what has been seen; is of one of the newest
+# that ran code of their own, behind which more may lie; of any that did; or of any that is kept.
+DRAWN, NEWEST, CODE_FIRST, ANY = 2, 2, 2, 2
+NEWEST_MAX = 4
 # Of the rarest thing that an entry was first to show: so much over the times that it was met is the entry's weight.
 WEIGHT = 1000
 SHARED_EVERY = 32  # programs between two looks at what others wrote into the corpus
 OFFSET = 1 << 40  # so that what is varied, and how, has nothing to do with what its seed alone would draw
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """``own`` is what the entry was first to show; ``code`` whether a piece of the target's code is among that."""
+
+    entry: Entry
+    own: tuple[int, ...]
+
+    @property
+    def code(self) -> bool:
+        return any(feature & CODE for feature in self.own)
 
 
 class Guided:
@@ -41,7 +56,8 @@ class Guided:
         self._limits, self._version = limits, version
         self._corpus = Corpus(folder, tell)
         self._lock = threading.Lock()
-        self._entries: list[tuple[Entry, tuple[int, ...]]] = []  # each with what it was first to show
+        self._kept: list[Kept] = []
+        self._with_code: list[Kept] = []
         self._again: list[Program] = []
         self._met: Counter[int] = Counter()  # feature -> programs that showed it
         self._known: set[int] = set()  # features that some entry has
@@ -51,7 +67,7 @@ class Guided:
     @property
     def entries(self) -> Sequence[Entry]:
         with self._lock:
-            return [entry for entry, _ in self._entries]
+            return [kept.entry for kept in self._kept]
 
     def program(self, seed: int) -> Program | None:
         with self._lock:
@@ -61,11 +77,22 @@ class Guided:
             if self._again:
                 return self._again.pop()
             choices = Seeded(OFFSET + seed)
-            if not self._entries or choices.chance(1, DRAWN_EVERY):
+            parent = self._parent(choices)
+            if parent is None:
                 return program_for(seed, self._limits)
-            weighed = [(self._weight(own), entry) for entry, own in self._entries]
-            parent, (other, _) = choices.weigh(weighed), choices.pick(self._entries)
-        return vary(choices, parent.program, other.program, self._limits)
+            other = choices.pick(self._kept)
+        return vary(choices, parent.entry.program, other.entry.program, self._limits)
+
+    def _parent(self, choices: Choices) -> Kept | None:
+        """What to vary; None to draw one anew."""
+        sources: list[tuple[int, Sequence[Kept]]] = [
+            (DRAWN, ()),
+            (NEWEST, self._with_code[-NEWEST_MAX:] or self._kept),
+            (CODE_FIRST, self._with_code or self._kept),
+            (ANY, self._kept),
+        ]
+        source = choices.weigh(sources)
+        return choices.weigh([(self._weight(kept), kept) for kept in source]) if source else None
 
     def learn(self, program: Program, trace: Trace) -> None:
         """Take note of what a program showed, and keep it if that was new. Raises StoreError."""
@@ -82,7 +109,9 @@ class Guided:
                 self._corpus.add(entry)
 
     def _take(self, entry: Entry) -> None:
-        self._entries.append((entry, tuple(entry.features - self._known)))
+        kept = Kept(entry, tuple(sorted(entry.features - self._known)))
+        self._kept.append(kept)
+        self._with_code += [kept] if kept.code else []
         self._known |= entry.features
 
     def _share(self) -> None:
@@ -99,5 +128,5 @@ class Guided:
         world, limits = program.world, self._limits
         return (world.runner, world.device) == (limits.runner, limits.device) and world.pair in limits.pairs
 
-    def _weight(self, own: tuple[int, ...]) -> int:
-        return 1 + WEIGHT // min((self._met[feature] or 1 for feature in own), default=WEIGHT)
+    def _weight(self, kept: Kept) -> int:
+        return 1 + WEIGHT // min((self._met[feature] or 1 for feature in kept.own), default=WEIGHT)

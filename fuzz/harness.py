@@ -28,7 +28,7 @@ except ImportError as error:
     ) from None
 
 from fuzz import execute as plain
-from fuzz.features import number
+from fuzz.features import code_number
 from fuzz.program import Program
 from fuzz.trace import Trace
 from stubs import interpreter
@@ -61,7 +61,7 @@ def execute(program: Program) -> Trace:
     _LAUNCHES.clear()
     trace = plain.execute(program)
     shown = [*(_NAMES[block] for block in _BLOCKS), *_LAUNCHES]
-    return replace(trace, features=tuple(sorted(set(map(number, shown)))))
+    return replace(trace, features=tuple(sorted(set(map(code_number, shown)))))
 
 
 class _Finder(MetaPathFinder):
