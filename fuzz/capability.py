@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from stubs.latent_worlds import smallest_world
+from stubs.latent_worlds import alone, smallest_world
 from stubs.world import SPEC_MODES, World
 
 SPEC_STEPS_MAX = 4
@@ -30,14 +30,15 @@ class Trial:
     def pairs(self, names: Sequence[str]) -> dict[str, str]:
         """PREFILL:DECODE -> "" where its plainest world starts, else SGLang's reason or the error. Twins included.
 
-        A name that does not start as a twin is not tried beside others: its reason is theirs.
+        A name that does not start by itself is not tried beside others: its reason is theirs.
         """
-        alone = {name: self.reason(self._world(name, name)) for name in names}
+        by_itself = {name: self.reason(self._world(*alone(name))) for name in names}
         found = {}
         for one in names:
             for other in names:
-                reason = alone[one] or alone[other]
-                found[f"{one}:{other}"] = reason if reason or one == other else self.reason(self._world(one, other))
+                reason = by_itself[one] or by_itself[other]
+                known = reason or (one, other) == alone(other)
+                found[f"{one}:{other}"] = reason if known else self.reason(self._world(one, other))
         return found
 
     def modes(self, pair: str) -> dict[str, int]:
@@ -63,9 +64,9 @@ class Trial:
         return self.starts(world)
 
     def _leaf_verifies(self, name: str, mode: str) -> bool | None:
-        """Whether the backend verifies as a twin; None where no twin of it starts."""
+        """Whether the backend verifies by itself; None where it does not start so."""
         if (name, mode) not in self._leaves:
-            worlds = (self._chain(name, name, mode, steps) for steps in STEPS_TRIED)
+            worlds = (self._chain(*alone(name), mode, steps) for steps in STEPS_TRIED)
             started = next((world for world in worlds if self.starts(world)), None)
             self._leaves[name, mode] = None if started is None else self.verifies(started)
         return self._leaves[name, mode]

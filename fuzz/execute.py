@@ -28,6 +28,7 @@ from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, 
 from stubs.batch import Scheduler
 from stubs.fake_runner import build_fake_server
 from stubs.interpreter_log import Violation
+from stubs.latent_worlds import LATENT_ONLY
 from stubs.layer_inputs import draw_inputs
 from stubs.plan import StepPlan
 from stubs.real_server import build_real_server
@@ -56,7 +57,7 @@ def prepare() -> str:
 
 
 # Backends that run here with real SGLang code: unaided, or over a stand-in for the closed kernel below them.
-CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention", "flashinfer", "trtllm_mha", "trtllm_mla")
+CANDIDATES = ("triton", "torch_native", "fa3", "flex_attention", "flashinfer", "trtllm_mha", *LATENT_ONLY)
 
 
 def available_pairs() -> dict[str, str]:

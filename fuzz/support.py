@@ -16,6 +16,7 @@ from fuzz.program import Program
 from fuzz.targets import open_target
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
+from stubs.latent_worlds import alone
 
 PROGRAM_SECONDS = 120.0  # as a campaign gives a program
 # Rows of the table, each with the modes of which all must run.
@@ -105,7 +106,7 @@ def _tried(worker: WorkerProcess, version: str, tell: Callable[[str], None]) -> 
 
 def _rows(name: str, run: Callable[[Program], Trace]) -> Iterator[tuple[str, Cell]]:
     """Each of ROWS with what came of it."""
-    pair = f"{name}:{name}"
+    pair = ":".join(alone(name))
     wanted = {mode for modes in MODE_ROWS.values() for mode in modes}
     cells = try_cells(pair, "cpu", run, wanted)
     for row, modes in MODE_ROWS.items():

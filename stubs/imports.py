@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from stubs.packages import cutlass, flashinfer, sgl_kernel, torchvision, triton, vllm
+from stubs.packages import cutlass, flash_mla, flashinfer, sgl_kernel, torchvision, triton, vllm
 
 # FlashAttention 3 is a Hopper kernel: SGLang refuses it below compute capability 9.0.
 HOPPER = (9, 0)
@@ -81,6 +81,7 @@ _PACKAGES = (
     _Package("cutlass", cutlass.OFFERS, cutlass.module),
     _Package("cuda", cutlass.OFFERS, cutlass.module, cutlass.CUDA_MODULES),
     _Package("sgl_kernel", sgl_kernel.OFFERS, sgl_kernel.module),
+    _Package("flash_mla", flash_mla.OFFERS, flash_mla.module),
     _Package("flashinfer", flashinfer.OFFERS, flashinfer.module),
 )
 NAMES = tuple(package.name for package in _PACKAGES)

@@ -9,7 +9,9 @@ from stubs.world import NOT_LATENT, World
 
 # SGLang's registry: "... backend can only be used with MLA models." flashinfer has a backend of its own for them, under
 # the one name.
-LATENT_ONLY = ("trtllm_mla", "cutedsl_mla", "flashmla", "cutlass_mla")
+LATENT_ONLY = ("trtllm_mla", "flashmla", "cutlass_mla", "cutedsl_mla")
+# Serves decode alone ("only supports decoding for now"), beside this one for prefill.
+PREFILL_OF = {"cutedsl_mla": "trtllm_mla"}
 # Latent and row of DeepSeek's models, and the smaller ones that Triton's decode is written for besides.
 LATENT, ROW = 256, 288
 LARGE_LATENT, LARGE_ROW = 512, 576
@@ -26,6 +28,11 @@ def with_latent(world: World, latent: int = LATENT, row: int = ROW, num_heads: i
     plain = World()
     pinned = {name: getattr(plain, name) for name in NOT_LATENT}
     return replace(world, **pinned, num_heads=num_heads, num_kv_heads=1, head_dim=row, kv_lora_rank=latent)
+
+
+def alone(name: str) -> tuple[str, str]:
+    """The pair that shows what one backend can do by itself: prefill and decode by it, where it serves both."""
+    return PREFILL_OF.get(name, name), name
 
 
 def smallest_world(prefill: str, decode: str, device: str) -> World:

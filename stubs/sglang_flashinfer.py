@@ -19,12 +19,17 @@ from stubs.imports import WORKSPACE_BYTES
 
 ATTENTION = "sglang.srt.layers.attention"
 # Each asks, while it is imported, whether flashinfer is there. In the order in which they import each other.
-ASKING = tuple(f"{ATTENTION}.{name}_backend" for name in ("flashinfer", "flashinfer_mla", "trtllm_mla", "trtllm_mha"))
+ASKING = tuple(
+    f"{ATTENTION}.{name}_backend"
+    for name in ("flashinfer", "flashinfer_mla", "trtllm_mla", "cutedsl_mla", "flashmla", "cutlass_mla", "trtllm_mha")
+)
 UTILS = ("sglang.srt.utils", "sglang.srt.utils.common")
 # Where they and the inputs that they take write "cuda" out, whatever the server's device is.
 WRITING_CUDA = (
     f"{ATTENTION}.flashinfer_backend",
     f"{ATTENTION}.flashinfer_mla_backend",
+    f"{ATTENTION}.flashmla_backend",
+    f"{ATTENTION}.cutlass_mla_backend",
     "sglang.srt.speculative.eagle_info",
 )
 FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
@@ -32,7 +37,7 @@ FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
 BLACKWELL = {
     "sglang.srt.server_args": ("is_sm100_supported", "is_blackwell_supported"),
     UTILS[1]: ("is_sm100_supported", "is_blackwell_supported"),
-    "sglang.srt.arg_groups.overrides": ("is_blackwell_supported",),  # from 0.5.15 on
+    "sglang.srt.arg_groups.overrides": ("is_sm100_supported", "is_blackwell_supported"),  # from 0.5.15 on
 }
 NEEDS_BLACKWELL = ("trtllm_mha", "trtllm_mla", "cutedsl_mla")
 

@@ -77,6 +77,10 @@ def _answers() -> tuple[_Answer, ...]:
         _Answer("sgl_build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, tree, is_new=True),
         _Answer("build_tree_kernel_efficient", sgl_kernel.build_tree_kernel_efficient, compiled_tree),
         _Answer("verify_tree_greedy", sgl_kernel.verify_tree_greedy, compiled_tree),
+        *(
+            _Answer(name, getattr(sgl_kernel, name), ("sglang.srt.layers.attention.cutlass_mla_backend",), is_new=True)
+            for name in ("cutlass_mla_decode", "cutlass_mla_get_workspace_size")
+        ),
         _Answer(
             "_jit_fixup_module",  # SGLang's own kernel, which it compiles when a backend starts or first needs it
             _zero_kv,

@@ -79,19 +79,32 @@ def check_table(
     require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]")
     dense = shape[1] <= 1 or table.stride(-1) == 1
     require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1")
-    needed = [-(-length // page) for length in lengths]
-    for request, need in enumerate(needed):
-        if need > shape[1]:
-            detail = f"has {shape[1]} columns; {lengths[request]} keys in pages of {page} need {need}"
-            raise ContractBreach(function, name, detail, request)
-    ids = table[:, : max(needed, default=0)].long()
     first = [
         max(0, length - count - window_left) // page if window_left >= 0 and count else 0
         for length, count in zip(lengths, counts, strict=True)
     ]
+    read_from = [start if count else length for start, count, length in zip(first, counts, lengths, strict=True)]
+    return check_ids(function, name, table, lengths, pages, page, read_from)
+
+
+def check_ids(
+    function: str,
+    name: str,
+    table: torch.Tensor,
+    lengths: list[int],
+    pages: int,
+    page: int,
+    first: list[int] | None = None,
+) -> torch.Tensor:
+    """The table is as wide as the lengths need, and names pages there are from the ``first`` column read on."""
+    needed = [-(-length // page) for length in lengths]
+    for request, need in enumerate(needed):
+        if need > table.shape[1]:
+            detail = f"has {table.shape[1]} columns; {lengths[request]} keys in pages of {page} need {need}"
+            raise ContractBreach(function, name, detail, request)
+    ids = table[:, : max(needed, default=0)].long()
     column = torch.arange(ids.shape[1])[None]
-    read = (column >= torch.tensor(first)[:, None]) & (column < torch.tensor(needed)[:, None])
-    read &= torch.tensor(counts)[:, None] > 0
+    read = (column >= torch.tensor(first or [0] * len(lengths))[:, None]) & (column < torch.tensor(needed)[:, None])
     wrong = (ids < 0) | (ids >= pages)
     if bool((read & wrong).any()):
         request, place = (int(value) for value in (read & wrong).nonzero()[0])

@@ -33,7 +33,7 @@ _WRITTEN = {
     },
 }
 # Modules that are also read as a name of the package (``flashinfer.decode.…`` after ``import flashinfer``).
-_AS_NAMES = ("cascade", "decode", "mla", "prefill", "utils")
+_AS_NAMES = ("cascade", "decode", "mla", "prefill", "rope", "utils")
 OFFERS = tuple(f"{module}.{name}" for module, names in _WRITTEN.items() for name in names)
 
 

@@ -13,10 +13,16 @@ _WRITTEN = {
     "sgl_kernel": {
         "merge_state": "stubs.kernels.merge_state",
         "merge_state_v2": "stubs.kernels.merge_state",
+        "cutlass_mla_decode": "stubs.kernels.cutlass_mla",
+        "cutlass_mla_get_workspace_size": "stubs.kernels.cutlass_mla",
         "build_tree_kernel_efficient": "stubs.kernels.eagle_tree",
         "verify_tree_greedy": "stubs.kernels.eagle_tree",
     },
     "sgl_kernel.speculative": {"reconstruct_indices_from_tree_mask": "stubs.kernels.ngram_tree"},
+    "sgl_kernel.flash_mla": {
+        "flash_mla_with_kvcache": "stubs.kernels.flashmla",
+        "get_mla_metadata": "stubs.kernels.flashmla",
+    },
     "sgl_kernel.flash_attn": {
         "flash_attn_with_kvcache": "stubs.kernels.fa3",
         "flash_attn_varlen_func": "stubs.kernels.fa3",

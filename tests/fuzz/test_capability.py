@@ -90,3 +90,31 @@ def test_a_half_of_which_no_twin_starts_is_verified_in_the_pair_itself() -> None
     target = Target(alone=("a",))
     assert target.trial().modes("a:b") == {"prefill": 4, "decode": 4}
     assert target.verified == ["a:b prefill", "b:b decode"]
+
+
+def test_a_backend_that_decodes_alone_is_tried_beside_one_that_serves_prompts() -> None:
+    target = Target(alone=("cutedsl_mla",))
+    found = target.trial().pairs(["triton", "cutedsl_mla"])
+    assert target.started[1] == "trtllm_mla:cutedsl_mla"
+    assert found == {
+        "triton:triton": "",
+        "triton:cutedsl_mla": "",
+        "cutedsl_mla:triton": "",
+        "cutedsl_mla:cutedsl_mla": "no cutedsl_mla here",
+    }
+
+
+def test_a_backend_for_latent_attention_alone_is_tried_with_it() -> None:
+    latents = []
+
+    def reason(world: World) -> str:
+        latents.append((world.pair, world.kv_lora_rank))
+        return ""
+
+    Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "flashmla"])
+    assert latents == [
+        ("triton:triton", 0),
+        ("flashmla:flashmla", 256),
+        ("triton:flashmla", 256),
+        ("flashmla:triton", 256),
+    ]

@@ -71,12 +71,27 @@ def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: s
     assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
 
 
-@pytest.mark.parametrize("pair", ["trtllm_mla:triton", "fa3:trtllm_mla", "trtllm_mla:flashinfer"])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "trtllm_mla:triton",
+        "fa3:trtllm_mla",
+        "trtllm_mla:flashinfer",
+        "triton:flashmla",
+        "trtllm_mla:cutedsl_mla",
+    ],
+)
 def test_backends_of_latent_attention_alone_serve_it_right(real_worker: RealWorker, pair: str) -> None:
     plain = next(attempts(pair, "cpu"))
     trace = real_worker("0.5.23").run(plain.program, SECONDS)
     assert {step.mode for step in trace.steps} == set(plain.modes)
     assert signatures(trace) == []
+
+
+def test_a_mixed_batch_is_no_prompt_to_flashmla(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(next(attempts("flashmla:triton", "cpu")).program, SECONDS)
+    assert signatures(trace) == ["contract/TypeError/FlashMLABackend.forward_extend"]
+    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
 
 
 LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}
