@@ -269,6 +269,7 @@ def build_draft_backend(draft: FakeModelRunner) -> Any:
 
 def _assemble(runner: FakeModelRunner, layers: int) -> None:
     runner.kv_index_translator = sglang_memory.index_translator(runner)
-    runner.radix_layers = [sglang.radix_attention(runner.world, index) for index in range(layers)]
+    is_draft = runner.is_draft_worker
+    runner.radix_layers = [sglang.radix_attention(runner.world, index, on_draft=is_draft) for index in range(layers)]
     runner.model.extend(runner.radix_layers)
-    runner.radix_layers = as_called(runner.world, runner.radix_layers, is_draft=runner.is_draft_worker)
+    runner.radix_layers = as_called(runner.world, runner.radix_layers, is_draft=is_draft)

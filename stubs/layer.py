@@ -20,9 +20,10 @@ class Layer:
     temperature_len: int
 
 
-def layer_of(world: World, index: int) -> Layer:
+def layer_of(world: World, index: int, *, on_draft: bool = False) -> Layer:
     """Layer ``index`` of a model of ``world``; a draft model's only layer is like the target's first.
 
+    It has no temperature, though: SGLang's models/grok.py alone sets one, and Grok's drafts are Llamas.
     Models that alternate (Gemma 2, gpt-oss) have their window on the even layers. With a pool of its own it is on the odd
     ones here, for drafts of such models have none.
     """
@@ -31,5 +32,5 @@ def layer_of(world: World, index: int) -> Layer:
         scaling=(world.query_scalar or world.head_dim) ** -0.5,
         window=0 if is_plain else world.sliding_window,
         logit_cap=0 if is_plain else world.logit_cap,
-        temperature_len=world.xai_temperature_len,
+        temperature_len=0 if on_draft else world.xai_temperature_len,
     )

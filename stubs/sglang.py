@@ -239,9 +239,10 @@ def build_hybrid(runner: Any, prefill: str, decode: str) -> Any:
     return cls(model_runner=runner, prefill_backend=prefill_backend, decode_backend=decode_backend)
 
 
-def radix_attention(world: World, layer_id: int) -> Any:
+def radix_attention(world: World, layer_id: int, *, on_draft: bool = False) -> Any:
     """The real RadixAttention layer of this world."""
-    cls, like = load("sglang.srt.layers.radix_attention").RadixAttention, layer_of(world, layer_id)
+    cls = load("sglang.srt.layers.radix_attention").RadixAttention
+    like = layer_of(world, layer_id, on_draft=on_draft)
     layer = cls(
         num_heads=world.num_heads,
         head_dim=world.head_dim,
