@@ -15,7 +15,9 @@ import torch
 
 from fuzz.finding import TIMES_TOLERANCE, Signature
 from fuzz.oracle.view import Fault, StepView
+from stubs.kv_memory import kv_memory
 from stubs.layer import layer_of
+from stubs.live import History
 from stubs.model_attention import sinks_of
 from stubs.plan import RowPlan
 from stubs.quantised import as_stored
@@ -25,6 +27,7 @@ from stubs.tap import Tap
 
 # What a logit far from 0 costs in precision: a few roundings of float32 (2 ** -24), of each of 16 or 32 products.
 SHIFT_BLUR = 2.0**-19
+UNEXPLAINED = "wrong_output"
 
 
 def matches_reference(view: StepView) -> list[Fault]:
@@ -88,7 +91,7 @@ def _compared(view: StepView) -> Iterator[_Compared]:
 class _Rule:
     """A way to attend: the right one by default, or one with the things wrong that ``kinds`` name."""
 
-    kinds: tuple[str, ...] = ("wrong_output",)
+    kinds: tuple[str, ...] = (UNEXPLAINED,)
     window_delta: int = 0
     ignores_window: bool = False
     ignores_logit_cap: bool = False
@@ -97,6 +100,8 @@ class _Rule:
     ignores_tree: bool = False
     keys_hidden: int = 0  # newest committed keys that no query sees
     ignores_prefix: bool = False
+    counts_own_twice: bool = False  # the step's own KV is taken for prefix, too, which every query sees
+    pool: str = ""  # "scaled" or "unscaled": the prefix is what the pool holds, so read, and not what it ought to hold
 
 
 # What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.
@@ -113,12 +118,21 @@ _EXPLANATIONS = (
     _Rule(("tree_mask_ignored",), ignores_tree=True),
     _Rule(("prefix_ignored",), ignores_prefix=True),
     _Rule(("newest_prefix_key_unseen",), keys_hidden=1),
+    _Rule(("own_kv_counted_twice",), counts_own_twice=True),
 )
+# Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
+_SCALE_EXPLANATIONS = (_Rule(("stored_kv_wrong",), pool="scaled"), _Rule(("kv_scale_ignored",), pool="unscaled"))
+
+
+def what_is_wrong(view: StepView) -> tuple[str, ...]:
+    """The kinds of what the step's outputs have wrong; none where they are right."""
+    wrong = [row for row in _compared(view) if row.excess > 0]
+    return _explain(view, wrong) if wrong else ()
 
 
 def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
     """What is wrong in the first rule under which every wrong row is right; wrong_output if there is none."""
-    for rule in _EXPLANATIONS:
+    for rule in _SCALE_EXPLANATIONS * bool(view.world.kv_scale) + _EXPLANATIONS:
         if all(_excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0 for row in wrong):
             return rule.kinds
     return _Rule().kinds
@@ -126,23 +140,41 @@ def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
 
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
-    world, heads, layer = view.world, view.world.num_kv_heads, layer_of(view.world, tap.layer_index)
+    world, heads = view.world, view.world.num_kv_heads
+    layer = layer_of(world, tap.layer_index, on_draft=view.plan.on_draft)
     has_sinks = world.sinks and not view.plan.on_draft and rule.sinks_counted
     histories = row.live.draft if view.plan.on_draft else row.live.target
-    history = histories[tap.layer_index].first(row.prefix)
+    history = _held(view, tap, row, rule) if rule.pool else histories[tap.layer_index].first(row.prefix)
     rows = slice(row.start, row.start + row.count)
     k = tap.k.reshape(view.plan.tokens, heads, world.head_dim)[rows]
     v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
+    k, v = as_stored(world, k, "K"), as_stored(world, v, "V")
+    mask = _mask(layer.window, row, rule)
+    if rule.counts_own_twice:
+        k, v = torch.cat([k, k]), torch.cat([v, v])
+        seen = torch.ones(row.count, row.count, dtype=torch.bool)
+        mask = torch.cat([mask[:, : row.prefix], seen, mask[:, row.prefix :]], dim=1)
     return attend(
         tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
-        torch.cat([history.k, as_stored(world, k, "K")]),
-        torch.cat([history.v, as_stored(world, v, "V")]),
+        torch.cat([history.k, k]),
+        torch.cat([history.v, v]),
         scale=layer.scaling,
-        mask=_mask(layer.window, row, rule),
+        mask=mask,
         logit_cap=0.0 if rule.ignores_logit_cap else float(layer.logit_cap),
         temperature_len=0 if rule.ignores_temperature else layer.temperature_len,
         sinks=sinks_of(world, tap.layer_index).double() + math.log(rule.sinks_counted) if has_sinks else None,
     )
+
+
+def _held(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> History:
+    """The row's prefix as the pool holds it."""
+    slots, read = torch.tensor(row.live.slots[: row.prefix], dtype=torch.int64), {}
+    for buffer in kv_memory(view.plan.runner.token_to_kv_pool):
+        if buffer.layer == tap.layer_index:
+            rows = buffer.tensor[buffer.rows_at(slots.to(buffer.tensor.device))].cpu()
+            scale = view.world.kv_scales["KV".index(buffer.half)] if rule.pool == "scaled" else 1.0
+            read[buffer.half] = rows.view(kv_torch_dtype(view.world)).float() * scale
+    return History(read["K"], read["V"])
 
 
 def _mask(sliding_window: int, row: RowPlan, rule: _Rule) -> torch.Tensor:

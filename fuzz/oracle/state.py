@@ -89,7 +89,8 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
             loc, wanted = buffer.rows_at(slots), _stored(view, buffer, tap)
             wrong = _rows_differ(buffer.tensor[loc], wanted)
             if bool(wrong.any()):
-                faults.append(_kv_fault(view, "kv_not_written", buffer.name, f"rows {loc[wrong].tolist()[:8]}"))
+                kind = "kv_stored_unscaled" if _is_unscaled(view, buffer, tap, loc) else "kv_not_written"
+                faults.append(_kv_fault(view, kind, buffer.name, f"rows {loc[wrong].tolist()[:8]}"))
     return faults
 
 
@@ -108,21 +109,33 @@ def kv_left_to_the_model(view: StepView) -> list[Fault]:
 
 
 def restore_kv(view: StepView) -> None:
-    """Make the pool hold what it ought to after the step, so that later steps are not judged by this one's faults."""
-    plan = view.plan
-    memory = kv_memory(plan.runner.token_to_kv_pool)
-    for buffer, before in zip(memory, view.kv_before, strict=True):
-        buffer.tensor.copy_(before)
+    """Make the pool hold what it ought to after the step, so that later steps are not judged by this one's faults.
+
+    What was stored without its scale stays so: a backend that reads it without as well is right.
+    """
     slots = _locations(view)
-    for tap in view.taps:
-        for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
-            buffer.tensor[buffer.rows_at(slots)] = _stored(view, buffer, tap)
+    for buffer, before in zip(kv_memory(view.plan.runner.token_to_kv_pool), view.kv_before, strict=True):
+        loc = buffer.rows_at(slots)
+        taps = [tap for tap in view.taps if tap.layer_index == buffer.layer]
+        kept = [_stored(view, buffer, tap, scaled=not _is_unscaled(view, buffer, tap, loc)) for tap in taps]
+        buffer.tensor.copy_(before)
+        for rows in kept:
+            buffer.tensor[loc] = rows
 
 
-def _stored(view: StepView, buffer: KVBuffer, tap: Tap) -> torch.Tensor:
+def _stored(view: StepView, buffer: KVBuffer, tap: Tap, *, scaled: bool = True) -> torch.Tensor:
     """[tokens, num_kv_heads, head_dim]: what the buffer is to hold of the step's tokens."""
     new, scale = (tap.k, view.world.kv_scales[0]) if buffer.half == "K" else (tap.v, view.world.kv_scales[1])
-    return buffer.encode(new.reshape(view.plan.tokens, *buffer.tensor.shape[1:]), scale)
+    return buffer.encode(new.reshape(view.plan.tokens, *buffer.tensor.shape[1:]), scale if scaled else 1.0)
+
+
+def _is_unscaled(view: StepView, buffer: KVBuffer, tap: Tap, loc: torch.Tensor) -> bool:
+    """Whether the rows at ``loc`` hold the step's K or V as they are, in a layer that has scales for them."""
+    if not view.world.kv_scale or not len(loc):
+        return False
+    held = buffer.tensor[loc]
+    scaled, plain = (_stored(view, buffer, tap, scaled=scaled) for scaled in (True, False))
+    return bool(_rows_differ(held, scaled).any()) and not bool(_rows_differ(held, plain).any())
 
 
 def _locations(view: StepView) -> torch.Tensor:
@@ -136,11 +149,17 @@ def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return ((one != other) & ~(one.isnan() & other.isnan())).flatten(1).any(dim=1)
 
 
+_KV_FAULTS = {
+    "stray_kv_write": "wrote KV rows it was not given",
+    "kv_not_written": "left its own KV rows unwritten or wrong",
+    "kv_stored_unscaled": "stored K or V without the layer's scale",
+}
+
+
 def _kv_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
-    what = "wrote KV rows it was not given" if kind == "stray_kv_write" else "left its own KV rows unwritten or wrong"
     return Fault(
         Signature("state", kind, view.place),
-        f"{view.plan.mode} on {type(view.leaf).__name__} {what}",
+        f"{view.plan.mode} on {type(view.leaf).__name__} {_KV_FAULTS[kind]}",
         f"{name}: {detail}",
     )
 

@@ -48,6 +48,7 @@ class Case:
         other, live = (SimpleNamespace(request_id=i, target=[history[i]], draft=[]) for i in range(2))
         self.rows = (RowPlan(other, 0, self.before, 0), RowPlan(live, self.before, count, prefix, tree))  # type: ignore[arg-type]
         self.history = history[1]
+        self.pool: Any = None
 
     def output(self, mask: torch.Tensor, logit_cap: float = 0.0, sinks: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, heads * dim]: the other request right, ours under ``mask`` [count, prefix + count]."""
@@ -66,9 +67,14 @@ class Case:
         plan = SimpleNamespace(
             mode="decode", on_draft=False, rows=self.rows, tokens=self.before + self.count,
             forward_batch=SimpleNamespace(forward_mode=mode), graph=None,
+            runner=SimpleNamespace(token_to_kv_pool=self.pool),
         )  # fmt: skip
         taps = [Tap(0, self.q, self.k, self.v, out)]
         return matches_reference(StepView(self.world, plan, taps, [], {}, {}, None, Leaf()))  # type: ignore[arg-type]
+
+
+def in_fp8(values: torch.Tensor) -> torch.Tensor:
+    return values.to(torch.float8_e4m3fn).to(values.dtype)
 
 
 def mask(text: str) -> torch.Tensor:
@@ -136,6 +142,26 @@ def test_wrong_output_is_named_by_the_rule_that_explains_it(
 def test_a_temperature_that_is_ignored_is_named() -> None:
     case = Case(3, 2, xai_temperature_len=2)
     assert signatures(case.judge(case.output(mask(CAUSAL)))) == ["numeric/temperature_ignored/Leaf.forward_extend"]
+
+
+@pytest.mark.parametrize(
+    ("held", "read", "kind"), [((1, 1), (2, 4), "stored_kv_wrong"), ((2, 4), (1, 1), "kv_scale_ignored")]
+)
+def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_reads_it(
+    held: tuple[int, int], read: tuple[int, int], kind: str
+) -> None:
+    """K and V of the prefix lie there divided by ``held`` and are read times ``read``; their scales are 2 and 4."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    live, truth = case.rows[1].live, History(in_fp8(case.history.k), in_fp8(case.history.v))
+    live.slots, pool = [6, 1, 4, 2, 3], [torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8) for _ in "KV"]
+    for buffer, rows, scale in zip(pool, (truth.k, truth.v), held, strict=True):
+        buffer[live.slots[:3]] = (rows / scale).to(torch.float8_e4m3fn).view(torch.uint8)
+    case.pool = SimpleNamespace(k_buffer=pool[:1], v_buffer=pool[1:], dtype=torch.float8_e4m3fn)
+    live.target = [History(truth.k / held[0] * read[0], truth.v / held[1] * read[1])]
+    out = case.output(mask(CAUSAL))
+    live.target = [truth]
+    assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
 def test_logits_far_from_0_cost_precision() -> None:

@@ -202,6 +202,45 @@ def test_restored_pool_is_as_a_faultless_step_leaves_it() -> None:
         assert torch.equal(one, other)
 
 
+SCALED = World(kv_dtype="fp8_e4m3", kv_scale=16)  # k / 2, v / 4
+
+
+def stored(k_scale: float, v_scale: float) -> StepView:
+    """The step over a pool of fp8 that got K and V so divided."""
+    case = Case()
+    for name, scale in (("k", k_scale), ("v", v_scale)):
+        buffers = getattr(case.pool, f"{name}_buffer")
+        buffers[:] = [torch.full((SLOTS, HEADS, DIM), 7, dtype=torch.uint8) for _ in buffers]
+        for tap in taps():
+            rows = (getattr(tap, name) / scale).to(torch.float8_e4m3fn).view(torch.uint8)
+            buffers[tap.layer_index][LOC] = rows.view(2, HEADS, DIM)
+    case.pool.dtype = torch.float8_e4m3fn
+    case.kv_before = [torch.full((SLOTS, HEADS, DIM), 7, dtype=torch.uint8) for _ in range(2 * LAYERS)]
+    return case.view(world=SCALED)
+
+
+def test_kv_stored_scaled_is_no_fault() -> None:
+    assert kv_written_where_told(stored(2, 4)) == []
+
+
+def test_kv_stored_without_its_scale_is_told_from_kv_not_stored() -> None:
+    assert told(kv_written_where_told(stored(1, 4))) == [
+        ("state/kv_stored_unscaled/Leaf.decode", "K of layer 0: rows [5, 2]"),
+        ("state/kv_stored_unscaled/Leaf.decode", "K of layer 1: rows [5, 2]"),
+    ]
+    assert [fault.signature.kind for fault in kv_written_where_told(stored(2, 16))] == ["kv_not_written"] * 2
+
+
+def test_restored_pool_keeps_what_was_stored_without_its_scale() -> None:
+    view = stored(1, 16)
+    pool = view.plan.runner.token_to_kv_pool
+    pool.k_buffer[0][4] = 3  # nobody's
+    restore_kv(view)
+    values = [buffer.view(torch.float8_e4m3fn).float()[5, 0, 0].item() for buffer in (*pool.k_buffer, *pool.v_buffer)]
+    assert values == [1.0, 11.0, 0.5, 3.0]
+    assert pool.k_buffer[0][4].tolist() == [[7, 7]]
+
+
 # --- inputs ------------------------------------------------------------------------------------------------------
 
 
