@@ -53,8 +53,13 @@ class Agenda:
     def _is_spent(self) -> bool:
         while self._seed(self._next_index) in self._done:
             self._next_index += 1
-        enough = self._options.programs is not None and self._next_index >= self._options.programs
+        programs = self._options.programs
+        enough = programs is not None and self._number(self._next_index) >= programs
         return enough or time.monotonic() >= self._deadline
 
     def _seed(self, index: int) -> int:
-        return self._options.seed * SEED_STRIDE + index
+        return self._options.seed * SEED_STRIDE + self._number(index)
+
+    def _number(self, index: int) -> int:
+        """Of the programs of all shards: they are dealt out by turns."""
+        return index * self._options.shards + self._options.shard

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,7 +97,8 @@ class _Campaign:
     def run(self, folder: Path | None) -> CampaignResult:
         options = self.options
         self.give_up_lost()
-        unmet = to_try(self.known, self.counts, self.standings)
+        mine = dict(islice(self.known.items(), options.shard, None, options.shards))
+        unmet = to_try(mine, self.counts, self.standings)
         self.agenda = Agenda(options, self.deadline, self.past.seeds, self.tally.unexamined, unmet)
         if self.past.records:
             self.progress.note(f"going on in {options.out}, where {self.tally.programs:,} programs have run")
@@ -335,18 +337,5 @@ class _Campaign:
             write_standings(self.options.out, stand)
         if self.gaps is not None:
             self.gaps.write(self.options.out)
-        findings = [entry for signature, entry in tally.findings.items() if signature in tally.seen]
-        if not tally.ran_something and not self.reason:
-            self.reason = "no program put the target to the test; see the records for why, or give it more time"
-        has_run = tally.ran_something and not self.has_given_up
-        return CampaignResult(
-            findings=findings,
-            programs=tally.programs,
-            steps=tally.steps,
-            exit_code=1 if tally.new_bugs else 0 if has_run else 3,
-            out=self.options.out,
-            scripts=tuple(Path(entry["script"]) for entry in findings if entry["script"]),
-            interrupted=self.interrupted,
-            reason=self.reason,
-            known=tuple(standing.to_json() for standing in stand),
-        )
+        ended = {"has_given_up": self.has_given_up, "interrupted": self.interrupted}
+        return tally.result(self.options, stand, reason=self.reason, **ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Gaps:
 
     ``reached`` are the cells that any program ran in; ``cells`` what is known of others; ``refused`` the pairs that do
     not start, each with SGLang's reason; ``done`` the seeds of programs that ran already. Attempts are given out from
-    ``begin`` to ``end``, both monotonic.
+    ``begin`` to ``end``, both monotonic, of the pairs in ``tried``, of all where it is None.
     """
 
     pairs: tuple[str, ...]
@@ -40,13 +40,17 @@ class Gaps:
     cells: dict[Place, Cell] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    tried: Sequence[str] | None = None
     _left: list[tuple[int, Attempt]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         tries = (attempt for pair in self.pairs for attempt in attempts(pair, self.device))
         # The last seeds of the campaign: the programs drawn at random have the first.
         numbered = ((self.seed * SEED_STRIDE + SEED_STRIDE - 1 - index, one) for index, one in enumerate(tries))
-        self._left = [(seed, attempt) for seed, attempt in numbered if seed not in self.done]
+        tried = self.pairs if self.tried is None else self.tried
+        self._left = [
+            (seed, one) for seed, one in numbered if seed not in self.done and one.program.world.pair in tried
+        ]
 
     def take(self) -> tuple[int, Attempt] | None:
         """The next attempt, and the seed that its record has; None where it is not the time, or there is none left."""
@@ -76,8 +80,7 @@ class Gaps:
 
     def write(self, folder: Path) -> None:
         """One line for each cell that no program ran in: why not, as far as it is known."""
-        lines = [_line(pair, mode, cell) for (pair, mode), cell in sorted(self._open())]
-        write_whole(folder / CELLS_FILE, "".join(lines))
+        write_cells(folder, dict(self._open()))
 
     def _open(self) -> Iterable[tuple[Place, Cell]]:
         for pair, reason in self.refused.items():
@@ -87,6 +90,12 @@ class Gaps:
                 cell = self.cells.get((pair, mode), Cell())
                 if (pair, mode) not in self.reached and not runs(cell):
                     yield (pair, mode), cell
+
+
+def write_cells(folder: Path, cells: Mapping[Place, Cell]) -> None:
+    """One line for each. Raises StoreError."""
+    lines = [_line(pair, mode, cell) for (pair, mode), cell in sorted(cells.items())]
+    write_whole(folder / CELLS_FILE, "".join(lines))
 
 
 def read_cells(folder: Path, tell: Tell) -> dict[Place, Cell]:
@@ -106,7 +115,8 @@ def gaps_of(
     seconds = options.seconds if options.runner == "fake" else None
     begin = float("inf") if seconds is None else deadline - SHARE * seconds
     where = terms.pairs, options.device, options.seed, reached
-    return Gaps(*where, begin, deadline, cells, terms.refused, done)
+    tried = terms.pairs[options.shard :: options.shards]
+    return Gaps(*where, begin, deadline, cells, terms.refused, done, tried)
 
 
 def _line(pair: str, mode: str, cell: Cell) -> str:

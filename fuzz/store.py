@@ -23,6 +23,10 @@ class StoreError(RuntimeError):
     """The out folder cannot be written, or is in use; the message says which file, why and what to do."""
 
 
+class StoreInUseError(StoreError):
+    """Another campaign writes to the out folder."""
+
+
 class Store:
     """A held resource: one campaign at a time writes to ``folder``. ``close`` lets another in."""
 
@@ -38,7 +42,7 @@ class Store:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise StoreError(f"another campaign is writing to {folder}; give this one another --out") from None
+            raise StoreInUseError(f"another campaign is writing to {folder}; give this one another --out") from None
 
     def close(self) -> None:
         for fd in (*self._files.values(), self._lock):

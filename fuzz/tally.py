@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fuzz.control import is_borderline
 from fuzz.finding import Finding, Signature, Verdict
+from fuzz.order import CampaignOptions, CampaignResult
+from fuzz.recheck import Standing
 from fuzz.record import Record
+
+IDLE = "no program put the target to the test; see the records for why, or give it more time"
 
 
 @dataclass(slots=True)
@@ -107,6 +112,32 @@ class Tally:
     def _unknown_bugs(self) -> list[dict[str, Any]]:
         seen = (entry for signature, entry in self.findings.items() if signature in self.seen)
         return [entry for entry in seen if is_believed(entry) and not entry["known"]]
+
+    def result(
+        self,
+        options: CampaignOptions,
+        known: Sequence[Standing],
+        *,
+        reason: str = "",
+        has_given_up: bool = False,
+        interrupted: bool = False,
+    ) -> CampaignResult:
+        """What the campaign answers. ``reason``: why it ended early, or could not run."""
+        findings = [entry for signature, entry in self.findings.items() if signature in self.seen]
+        if not self.ran_something and not reason:
+            reason = IDLE
+        has_run = self.ran_something and not has_given_up
+        return CampaignResult(
+            findings=findings,
+            programs=self.programs,
+            steps=self.steps,
+            exit_code=1 if self.new_bugs else 0 if has_run else 3,
+            out=options.out,
+            scripts=tuple(Path(entry["script"]) for entry in findings if entry["script"]),
+            interrupted=interrupted,
+            reason=reason,
+            known=tuple(standing.to_json() for standing in known),
+        )
 
     @property
     def ran_something(self) -> bool:

@@ -81,5 +81,9 @@ def settle(options: CampaignOptions, worker: WorkerProcess, version: str) -> Ter
 def asked(options: CampaignOptions) -> dict[str, Any]:
     """The options that decide which programs a campaign runs. Budgets are not among them: they may be raised."""
     names = ("target", "runner", "device", "engine", "seed", "twins", "executor")
-    came_later = {"corrupt": True} if options.corrupt else {}  # left out where an older campaign has none
+    came_later: dict[str, Any] = {}  # left out where an older campaign has none
+    if options.corrupt:
+        came_later["corrupt"] = True
+    if options.shards > 1:
+        came_later["shard"] = [options.shard, options.shards]
     return {**{name: getattr(options, name) for name in names}, "pairs": list(options.pairs), **came_later}

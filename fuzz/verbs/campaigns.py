@@ -12,6 +12,7 @@ import click
 
 from fuzz import answers, arguments
 from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
+from fuzz.cluster import run_on_cluster
 from fuzz.display import Display, console, is_corrupt
 from fuzz.order import ENGINES
 from fuzz.store import write_whole
@@ -46,7 +47,21 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
 )
 @click.option("--seconds", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Stop after N seconds.")
 @click.option("--programs", metavar="N", type=click.IntRange(min=1), help="Stop after N programs.")
-@click.option("--workers", metavar="N", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Programs at a time.  [default: 1; with --ray as many as the cluster has CPUs]",
+)
+@click.option(
+    "--ray",
+    metavar="[ADDRESS]",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    help="Run the workers over this Ray cluster; without ADDRESS over one that Ray finds, or starts here.",
+)
 @click.option(
     "--memory-mb",
     metavar="N",
@@ -72,6 +87,8 @@ def run(
     seconds: float | None,
     programs: int | None,
     memory_mb: int | None,
+    workers: int | None,
+    ray: str | None,
     out: Path | None,
     python: str,
     as_json: bool,
@@ -87,12 +104,13 @@ def run(
         seconds=seconds,
         programs=programs,
         memory_mb=memory_mb or 0,
+        workers=workers or 1,
         out=out or arguments.out_folder(chosen["target"]),
         python=python,
         **chosen,
     )
     with Display(console(stderr=True)) as display:
-        result = run_campaign(options, display)
+        result = run_campaign(options, display) if ray is None else run_on_cluster(options, ray, workers, display)
     reports = _write_reports(options)
     if as_json:
         print_json(answers.campaign_json(result, reports))
