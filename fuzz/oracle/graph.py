@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 
 from fuzz.finding import TIMES_TOLERANCE, Signature
-from fuzz.oracle.numeric import times_tolerance, tolerance_of
+from fuzz.oracle.numeric import UNEXPLAINED, times_tolerance, tolerance_of, what_is_wrong
 from fuzz.oracle.view import Fault, StepView
 from fuzz.place import innermost
 from stubs.graph import HostRead
@@ -45,12 +45,23 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
                 times_tolerance(got, wanted, tolerance),
             )
     detail, _, times = worst
-    return [_fault(view, "replay_differs", detail, {TIMES_TOLERANCE: times})] if detail else []
+    if not detail:
+        return []
+    kinds = [kind for kind in what_is_wrong(view) if kind != UNEXPLAINED]
+    evidence = {TIMES_TOLERANCE: times}
+    return [_fault(view, f"replay_{kind}", detail, evidence) for kind in kinds or ["differs"]]
+
+
+_SAID = {
+    "replay_unwritten": "leaves rows unwritten",
+    "replay_differs": "gives wrong output where an eager run does not",
+}
 
 
 def _fault(view: StepView, kind: str, detail: str, evidence: dict[str, str] | None = None) -> Fault:
     leaf = type(view.leaf).__name__
-    what = "leaves rows unwritten" if kind == "replay_unwritten" else "gives wrong output where an eager run does not"
+    rule = kind.removeprefix("replay_").replace("_", " ")
+    what = _SAID.get(kind, f"gives wrong output where an eager run does not: {rule}")
     lengths = [(row.prefix, row.count) for row in view.plan.rows]
     return Fault(
         Signature("state", kind, view.place),

@@ -91,4 +91,4 @@ def test_what_only_a_graph_punishes_is_found(real_worker: RealWorker, planted: s
 def test_lengths_counted_twice_in_an_old_graph_are_found(real_worker: RealWorker) -> None:
     program = Program(drafting(("fa3", "triton"), 1, graph=2), DRAFTS)
     trace = real_worker("0.5.12").run(program, SECONDS)
-    assert told(trace) == ["state/replay_differs/TritonAttnBackend.draft_extend_graph"]
+    assert told(trace) == ["state/replay_own_kv_counted_twice/TritonAttnBackend.draft_extend_graph"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from fuzz.oracle import graph as graph_oracle
 from fuzz.oracle.graph import host_reads, replay_equals_eager
 from fuzz.oracle.view import Fault, StepView
 from stubs.graph import HostRead
@@ -34,6 +35,12 @@ def judged(replayed: list[float], eager: list[float], *, graph: Any = True, **wo
     return replay_equals_eager(view)
 
 
+@pytest.fixture(autouse=True)
+def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These steps have no KV by which an output could be explained."""
+    monkeypatch.setattr(graph_oracle, "what_is_wrong", lambda view: ("wrong_output",))
+
+
 def test_equal_within_what_both_may_deviate() -> None:
     assert judged([1.0, 2.0], [1.0 + 3e-5, 2.0]) == []
 
@@ -44,6 +51,16 @@ def test_a_wrong_row() -> None:
     assert fault.title == "decode_graph on Leaf: the replayed graph gives wrong output where an eager run does not"
     assert fault.message.startswith("layer 0: largest error 0.5, row 2 of 3; requests have")
     assert fault.message.endswith("padded to 4")
+
+
+def test_the_rule_that_explains_a_wrong_replay_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_oracle, "what_is_wrong", lambda view: ("window_ignored", "logit_cap_ignored"))
+    faults = judged([1.0], [2.0])
+    assert [str(fault.signature) for fault in faults] == [
+        "state/replay_window_ignored/Leaf.decode_graph",
+        "state/replay_logit_cap_ignored/Leaf.decode_graph",
+    ]
+    assert faults[0].title.endswith(" gives wrong output where an eager run does not: window ignored")
 
 
 def test_how_many_times_the_tolerance_it_is_off() -> None:
