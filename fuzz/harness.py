@@ -7,27 +7,27 @@ kernel, with what of its arguments decides its course.
 
 from __future__ import annotations
 
-import dis
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from stubs import imports
-
-imports.install()  # before anything imports torch or Triton; the worker does so for its usual executor alone
-
 try:
     import atheris
 except ImportError as error:
     raise ImportError(
-        f"{error}: --engine atheris needs it where the workers run; pip install 'seamripper[fuzz]'"
+        f"{error}; --engine atheris needs it where the workers run: pip install 'seamripper[fuzz]'"
     ) from None
 
+from stubs import imports
+
+imports.install()  # before anything imports torch or Triton; the worker does so for its usual executor alone
+
 from fuzz import execute as plain
+from fuzz.blocks import blocks
 from fuzz.features import code_number
 from fuzz.program import Program
 from fuzz.trace import Trace
@@ -85,24 +85,9 @@ class _Loader(SourceFileLoader):
             return None
         # No data flow: that would put a function of atheris in place of every comparison of the target.
         watched: CodeType = atheris.patch_code(code, False)
-        for block, name in _blocks(watched, fullname):
+        for block, name in blocks(watched, fullname, CALL):
             _NAMES[block] = name
         return watched
-
-
-def _blocks(code: CodeType, inside: str) -> Iterator[tuple[int, str]]:
-    """atheris's number of each block, and a name: numbers are given out in no order that is kept, names by place."""
-    name = f"{inside}.{code.co_name}"
-    is_called, place = False, 0
-    for instruction in dis.get_instructions(code):
-        if is_called and type(instruction.argval) is int and instruction.opname.startswith("LOAD"):
-            yield instruction.argval, f"{name} {place}"
-            is_called, place = False, place + 1
-        elif instruction.argval == CALL:
-            is_called = True
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _blocks(constant, name)
 
 
 def _note_launch(kernel: str, arguments: dict[str, Any]) -> None:
