@@ -139,6 +139,16 @@ def test_wrong_output_is_named_by_the_rule_that_explains_it(
     assert signatures(case.judge(case.output(mask(seen), cap))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
+def test_own_kv_taken_for_prefix_too_is_named() -> None:
+    case = Case(3, 2)
+    live, truth = case.rows[1].live, case.history
+    own = [t[case.before :].view(2, KV_HEADS, DIM) for t in (case.k, case.v)]
+    live.target = [History(torch.cat([truth.k, own[0]]), torch.cat([truth.v, own[1]]))]
+    out = case.output(mask("1111110 1111111"))
+    live.target = [truth]
+    assert signatures(case.judge(out)) == ["numeric/own_kv_counted_twice/Leaf.forward_extend"]
+
+
 def test_a_temperature_that_is_ignored_is_named() -> None:
     case = Case(3, 2, xai_temperature_len=2)
     assert signatures(case.judge(case.output(mask(CAUSAL)))) == ["numeric/temperature_ignored/Leaf.forward_extend"]
