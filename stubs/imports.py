@@ -19,6 +19,7 @@ from stubs.packages import cutlass, flash_mla, flashinfer, sgl_kernel, torchvisi
 
 # FlashAttention 3 is a Hopper kernel: SGLang refuses it below compute capability 9.0.
 HOPPER = (9, 0)
+HOPPER_CORES = 132  # streaming multiprocessors of an H100
 # What flashinfer's kernels are given to work in, half a GiB unless told: stand-ins need none of it.
 WORKSPACE_BYTES = 1 << 20
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import wraps
 from importlib import import_module
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-from stubs.imports import WORKSPACE_BYTES
+from stubs.imports import HOPPER_CORES, WORKSPACE_BYTES
 
 ATTENTION = "sglang.srt.layers.attention"
 # Each asks, while it is imported, whether flashinfer is there. In the order in which they import each other.
@@ -88,7 +88,20 @@ def torch_here() -> ModuleType:
     here.__dict__.update(vars(torch))
     for name in FACTORIES:
         setattr(here, name, _on_cpu(getattr(torch, name)))
+    here.cuda = _gpu_here()  # type: ignore[attr-defined]
     return here
+
+
+def _gpu_here() -> ModuleType:
+    """torch.cuda, which tells how many multiprocessors a GPU has that is not there."""
+    gpu = ModuleType(torch.cuda.__name__, torch.cuda.__doc__)
+    gpu.__dict__.update(vars(torch.cuda))
+    gpu.get_device_properties = _properties  # type: ignore[attr-defined]
+    return gpu
+
+
+def _properties(device: object = None) -> SimpleNamespace:
+    return SimpleNamespace(multi_processor_count=HOPPER_CORES)
 
 
 def _on_cpu(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 
-from stubs.imports import HOPPER
+from stubs.imports import HOPPER, HOPPER_CORES
 from stubs.kernels import zero_kv
 from stubs.sglang_flashinfer import prepare_flashinfer
-
-HOPPER_CORES = 132  # streaming multiprocessors of an H100
+from stubs.sglang_latent_store import store_by_triton
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ def prepare_platform() -> None:
     if torch.cuda.is_available():
         return
     prepare_flashinfer()
+    store_by_triton()
     for answer in _answers():
         for module in _present(answer.modules):
             if answer.is_new or hasattr(module, answer.name):

@@ -272,8 +272,6 @@ NOT_LATENT = (
     "sinks",
     "v_head_dim",
     "kv_dtype",
-    "graph",
-    "graph_max",
 )
 
 # Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.

@@ -7,6 +7,7 @@ import pytest
 from fuzz.finding import Verdict
 from fuzz.program import Decode, Extend, Program, Row, Verify
 from fuzz.trace import Trace
+from stubs.latent_worlds import with_latent
 from stubs.world import World
 from tests.conftest import RealWorker
 
@@ -35,6 +36,32 @@ def test_decodes_are_replayed_padded(real_worker: RealWorker, pair: tuple[str, s
     world = World(prefill=pair[0], decode=pair[1], graph=graph, num_layers=2)
     trace = real_worker("0.5.23").run(Program(world, DECODES), SECONDS)
     assert ([step.mode for step in trace.steps], told(trace)) == (["extend", "decode_graph", "decode_graph"], [])
+
+
+@pytest.mark.parametrize(
+    ("pair", "page_size"),
+    [
+        (("fa3", "triton"), 1),
+        (("triton", "fa3"), 4),
+        (("triton", "flashinfer"), 1),
+        (("fa3", "trtllm_mla"), 32),
+        (("triton", "flashmla"), 64),
+        (("trtllm_mla", "cutedsl_mla"), 64),
+    ],
+)
+def test_decodes_of_latent_attention_are_replayed_padded(
+    real_worker: RealWorker, pair: tuple[str, str], page_size: int
+) -> None:
+    world = World(prefill=pair[0], decode=pair[1], graph=4, num_layers=2, page_size=page_size, context_len=128)
+    trace = real_worker("0.5.23").run(Program(with_latent(world), DECODES), SECONDS)
+    assert ([step.mode for step in trace.steps], told(trace)) == (["extend", "decode_graph", "decode_graph"], [])
+
+
+def test_locations_that_are_read_as_if_they_were_dense_are_found(real_worker: RealWorker) -> None:
+    """Of drafts of one branch each step's write locations are a column of a table, which latent KV is stored by."""
+    program = Program(with_latent(drafting(("triton", "fa3"), 1)), DRAFTS)
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    assert told(trace)[:1] == ["bounds/hole/set_mla_kv_buffer_kernel.loc_ptr"]
 
 
 @pytest.mark.parametrize("page_size", [1, 4])
