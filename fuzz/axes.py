@@ -29,6 +29,9 @@ def _given(field: str) -> Axis:
 REAL = "runner real: its tiny Llama has none"
 TREE = "over a tree, NGRAM's too: SGLang defines none, its kernels count rows of the mask and not depths"
 
+RANKS = "verifies and drafts of a rank among several: not padded yet; run without a graph"
+REAL_PADS = "runner real: its own runner pads"
+
 AXES: tuple[Axis, ...] = (
     _given("prefill"),
     _given("decode"),
@@ -96,13 +99,17 @@ AXES: tuple[Axis, ...] = (
     Axis("Mixed", "rows"),
     Axis("Mixed", "requests"),
     Axis("Decode", "requests"),
+    Axis("Decode", "dead", (RANKS, REAL_PADS)),
+    Axis("Decode", "beside_extend", (RANKS, REAL_PADS)),
+    Axis("Idle", "dead", (RANKS, REAL_PADS)),
+    Axis("Idle", "beside_extend", (RANKS, REAL_PADS)),
     Axis("Verify", "requests"),
     Axis(
         "Verify",
         "accepts",
         (
-            "SGLANG_SIMULATE_ACC_LEN is not set: it forces these counts once attention has run, and here they are drawn "
-            "whatever the logits say; of a tree it keeps the first nodes in place of a path, which saves a move of KV",
+            "SGLANG_SIMULATE_ACC_LEN: not set, it forces these counts behind attention, and here they are drawn at will",
+            "over a tree: a path; what that setting keeps there are the first nodes in order, without a move of KV",
         ),
     ),
     Axis("Verify", "draft_extend"),

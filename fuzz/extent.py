@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.program import Decode, Extend, Mixed, Op, Verify
+from fuzz.program import Decode, Extend, Idle, Mixed, Op, Verify
 from fuzz.request import input_max
 from stubs.world import World
 
@@ -26,7 +26,9 @@ def tokens_of(op: Op, world: World) -> int:
         case Mixed():
             return sum(row.tokens for row in op.rows) + len(op.requests)
         case Decode():
-            return len(op.requests)
+            return len(op.requests) + op.dead
+        case Idle():
+            return op.dead
         case Verify():
             drafted = world.spec_topk * (world.spec_steps - 1) * op.draft_decode
             return len(op.requests) * (world.spec_draft_tokens * (1 + op.draft_extend) + drafted)

@@ -178,7 +178,9 @@ class _Drawer:
         self.chunked = self.ledger.chunked
         self.running = self.ledger.numbers(State.RUNNING)
         self.generating = self._generating()
-        draw = self.choices.weigh([(1 if is_even else weight, draw) for weight, draw, possible in self._menu() if possible])
+        draw = self.choices.weigh(
+            [(1 if is_even else weight, draw) for weight, draw, possible in self._menu() if possible]
+        )
         return draw()
 
     def _menu(self) -> tuple[tuple[int, Callable[[], Op], bool], ...]:
@@ -199,7 +201,7 @@ class _Drawer:
             (60 if chunking else 14, self._mixed, steps and extends and not speculative),
             (3, self._finish, bool(self.running)),
             (3, self._retract, bool(self.generating)),
-            (1, Idle, True),
+            (1, self._idle, True),
         )
 
     def _extend(self) -> Extend:
@@ -209,7 +211,18 @@ class _Drawer:
         return Mixed(self._rows(), self._some(self.generating))
 
     def _decode(self) -> Decode:
-        return Decode(self._some(self.generating))
+        return Decode(self._some(self.generating), *self._padding())
+
+    def _idle(self) -> Idle:
+        dead, beside_extend = self._padding()
+        return Idle(dead, beside_extend if dead else 0)
+
+    def _padding(self) -> tuple[int, int]:
+        """Dead rows, and whether another rank extends: now and then, of a rank among several."""
+        # Pinned: SGLang's own runner pads by itself, and a scope that is to be exhausted is to stay small.
+        if self.world.runner == "real" or self.limits.worlds or not self.choices.chance(1, 6):
+            return 0, 0
+        return self.choices.integer(1, 3), 1 if self.choices.chance(1, 3) else 0
 
     def _verify(self) -> Verify:
         numbers = self._some(self.generating)

@@ -14,6 +14,9 @@ from fuzz.request import InvalidOp, Request, State, accept_max, input_max, lengt
 from stubs.world import World
 
 
+DEAD_MAX = 64  # far above what is drawn; each costs a row of every layer
+
+
 class Ledger:
     """The state between two ops. ``apply`` moves on by one op, or raises InvalidOp and leaves everything as it was."""
 
@@ -70,6 +73,7 @@ class Ledger:
             case Mixed():
                 self._mixed(op)
             case Decode():
+                _check_padding(op)
                 self._decode(op.requests)
             case Verify():
                 self._verify(op)
@@ -78,7 +82,7 @@ class Ledger:
             case Retract():
                 self._retract(op.requests)
             case Idle():
-                pass
+                _check_padding(op)
 
     def _mixed(self, op: Mixed) -> None:
         if self.world.is_speculative:
@@ -263,6 +267,15 @@ def check(program: Program) -> None:
             ledger.apply(op)
         except InvalidOp as error:
             raise ProgramError(f"op {index} ({op.kind}): {error}") from None
+
+
+def _check_padding(op: Decode | Idle) -> None:
+    if op.dead > DEAD_MAX:
+        raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
+    if op.beside_extend not in (0, 1):
+        raise InvalidOp(f"beside_extend is {op.beside_extend}", "0 or 1")
+    if isinstance(op, Idle) and op.beside_extend and not op.dead:
+        raise InvalidOp("an idle step beside an extend without dead rows", "at least one")
 
 
 def _check_unique(numbers: Sequence[int]) -> None:

@@ -45,7 +45,8 @@ def _fit(ledger: Ledger, op: Op) -> Op | None:
         case Mixed():
             return _fit_mixed(ledger, op)
         case Decode():
-            return _fit_decode(ledger, op.requests)
+            decode = _fit_decode(ledger, op.requests)
+            return replace(op, requests=decode.requests) if decode is not None else None
         case Verify():
             return _fit_verify(ledger, op)
         case Finish():
@@ -67,7 +68,7 @@ def _fit_mixed(ledger: Ledger, op: Mixed) -> Op | None:
     return Mixed(rows, numbers)
 
 
-def _fit_decode(ledger: Ledger, requests: tuple[int, ...]) -> Op | None:
+def _fit_decode(ledger: Ledger, requests: tuple[int, ...]) -> Decode | None:
     numbers = _generating(ledger, requests)
     return Decode(numbers) if numbers and not ledger.world.is_speculative else None
 

@@ -54,10 +54,16 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """One token for each of the running ``requests``."""
+    """One token for each of the running ``requests``.
+
+    Of a rank among several (data-parallel attention): ``dead`` rows of nobody follow, for another rank has as many more.
+    ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend.
+    """
 
     kind: ClassVar[str] = "decode"
     requests: tuple[int, ...]
+    dead: int = 0
+    beside_extend: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,11 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A step with no request in it (a DP-attention rank with nothing to do)."""
+    """A step with no request in it (a DP-attention rank with nothing to do), or with ``dead`` rows alone, see Decode."""
 
     kind: ClassVar[str] = "idle"
+    dead: int = 0
+    beside_extend: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +143,8 @@ class Program:
     def cost(self) -> tuple[int, int, int, int, int, str]:
         """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
 
-        Frills are cached prefixes, unfinished chunks, kept requests and drafts that are decoded: their text alone may sort
-        before the plain form.
+        Frills are cached prefixes, unfinished chunks, kept requests, drafts that are decoded and padding: their text alone
+        may sort before the plain form.
         """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))
@@ -164,8 +172,8 @@ def _rows(op: Op) -> int:
 
 def _frills(op: Op) -> int:
     rows: tuple[Row, ...] = getattr(op, "rows", ())
-    keep: int = getattr(op, "keep", 0) + getattr(op, "draft_decode", 0)
-    return sum((row.cached > 0) + row.more for row in rows) + keep
+    more = sum(getattr(op, name, 0) for name in ("keep", "draft_decode", "dead", "beside_extend"))
+    return sum((row.cached > 0) + row.more for row in rows) + more
 
 
 def _dumps(data: dict[str, Any]) -> str:
@@ -186,6 +194,8 @@ def op_to_json(op: Op) -> dict[str, Any]:
             data["draft_decode"] = op.draft_decode
     if isinstance(op, Finish):
         data["keep"] = op.keep
+    if isinstance(op, (Decode, Idle)):  # both came later
+        data |= {name: getattr(op, name) for name in ("dead", "beside_extend") if getattr(op, name)}
     return data
 
 
@@ -212,6 +222,8 @@ def op_from_json(data: object, where: str) -> Op:
         "keep": lambda v: _int(v, where, "keep"),
         "draft_extend": lambda v: _int(v, where, "draft_extend"),
         "draft_decode": lambda v: _int(v, where, "draft_decode"),
+        "dead": lambda v: _int(v, where, "dead"),
+        "beside_extend": lambda v: _int(v, where, "beside_extend"),
     }
     values: dict[str, Any] = {}
     known = set(_BY_KIND[name].__dataclass_fields__)

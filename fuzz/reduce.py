@@ -23,7 +23,7 @@ from fuzz.edit import (
     without_hit,
     without_request,
 )
-from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Retract, Verify
+from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Verify
 from stubs.world import World
 
 Pass = Callable[[Program], Iterator[Program]]
@@ -118,7 +118,7 @@ def shorten(program: Program) -> Iterator[Program]:
 
 
 def plain_steps(program: Program) -> Iterator[Program]:
-    """Verifies that accept one token and extend no draft; finished requests that leave nothing in the cache."""
+    """Verifies that accept one token and extend no draft; finished requests that leave nothing in the cache; no padding."""
     for index, op in enumerate(program.ops):
         if isinstance(op, Verify):
             yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
@@ -131,6 +131,11 @@ def plain_steps(program: Program) -> Iterator[Program]:
                     yield with_op(program, index, replace(op, accepts=accepts))
         if isinstance(op, Finish):
             yield with_op(program, index, replace(op, keep=0))
+        if isinstance(op, (Decode, Idle)):
+            yield with_op(program, index, replace(op, dead=0, beside_extend=0))
+            yield with_op(program, index, replace(op, beside_extend=0))
+            for dead in _smaller(op.dead, 0):
+                yield with_op(program, index, replace(op, dead=dead))
 
 
 def plain_world(program: Program) -> Iterator[Program]:

@@ -13,7 +13,7 @@ from fuzz.confirm import Real
 from fuzz.finding import Finding
 from fuzz.program import Program
 from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
-from fuzz.trace import REPLAYED, Trace
+from fuzz.trace import PADDED, REPLAYED, Trace
 from fuzz.unmask import NEEDS
 from stubs.tiny_model import tiny_config
 from stubs.world import World
@@ -173,6 +173,8 @@ def _check(finding: Finding, world: World, steps: tuple[ScriptStep, ...]) -> str
     oracle, kind, place = finding.signature.parts
     if finding.mode in DRAFT_MODES:
         raise ScriptError(f"{finding.signature} is a fault of a step on the draft model, which scripts do not have yet")
+    if finding.mode.endswith(PADDED):
+        raise ScriptError(f"{finding.signature} is a fault of a padded step, which scripts do not have yet")
     if finding.mode.endswith(REPLAYED) or (world.graph and finding.mode == "start-up"):
         raise ScriptError(f"{finding.signature} is a fault of a captured graph, which scripts do not have")
     if oracle == "contract" or kind == "contract_breach":

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Retract, Row, Verify
 from stubs.batch import Scheduler
+from stubs.padding import Padding
 from stubs.plan import RowInput, StepPlan
 from stubs.world import World
 
@@ -18,15 +19,19 @@ def steps_of(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
         case Mixed():
             yield from scheduler.mixed(_rows(op.rows), op.requests)
         case Decode():
-            yield from scheduler.decode(op.requests)
+            yield from scheduler.decode(op.requests, _padding(op))
         case Verify():
             yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend), bool(op.draft_decode))
         case Idle():
-            yield from scheduler.idle()
+            yield from scheduler.idle(_padding(op))
         case Finish():
             scheduler.finish(op.requests, bool(op.keep))
         case Retract():
             scheduler.retract(op.requests)
+
+
+def _padding(op: Decode | Idle) -> Padding:
+    return Padding(op.dead, bool(op.beside_extend))
 
 
 def _rows(rows: Sequence[Row]) -> list[RowInput]:

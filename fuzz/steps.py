@@ -48,7 +48,7 @@ class _Server:
         requests, counts = batch["requests"], batch["count"]
         prefix = tuple(batch["prefix"])
         slots = tuple(tuple(own) for own in batch["slots"])
-        rows = tuple(batch["req_pool_indices"])
+        rows = tuple(batch["req_pool_indices"][: len(requests)])  # padding is left out
         for index, request in enumerate(requests):
             written = op.accepts[index] if isinstance(op, Verify) else counts[index]
             self.owners[request] = _Owner(rows[index], slots[index], prefix[index] + written)

@@ -10,6 +10,8 @@ from fuzz.finding import Finding, Verdict
 
 # Ends the mode of a step that a captured graph replays.
 REPLAYED = "_graph"
+# End the modes of steps that data-parallel attention pads, or runs as an extend.
+PADDED = ("_padded", "_relabelled")
 # Modes a step can have, as reports name them. Verify carries its tree shape and the mode that routes it.
 MODES = (
     "extend",
@@ -18,6 +20,8 @@ MODES = (
     "mixed",
     "decode",
     "decode_graph",
+    "decode_padded",
+    "decode_relabelled",
     "verify_chain_prefill",
     "verify_chain_prefill_graph",
     "verify_chain_decode",
@@ -40,6 +44,8 @@ MODES = (
     "draft_extend",
     "draft_extend_graph",
     "idle",
+    "idle_padded",
+    "idle_relabelled",
     "finish",
     "retract",
 )
@@ -64,14 +70,15 @@ class Step:
 class Trace:
     """All steps in order, and the findings. A program whose start-up failed has no steps and one finding.
 
-    ``features``: of an executor that watches the target's code, numbers of what ran there.
+    ``features``: of an executor that watches the target's code, numbers of what ran there for the first time in this
+    program, up to the end of each op that began; what starting up ran is in the first op's.
     """
 
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...]
     seconds: float
     sglang_version: str
-    features: tuple[int, ...] = ()
+    features: tuple[tuple[int, ...], ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -117,5 +124,5 @@ class Trace:
             findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
             seconds=data["seconds"],
             sglang_version=data["sglang_version"],
-            features=tuple(data.get("features", ())),
+            features=tuple(map(tuple, data.get("features", ()))),
         )

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_spec, verified
+from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_padding, sglang_spec, verified
 from stubs.draft_steps import DraftRun
 from stubs.graph_runner import GraphRunner
 from stubs.kv_memory import kv_memory, kv_places
 from stubs.live import History, LiveRequest
+from stubs.padding import UNPADDED, Padding
 from stubs.plan import RowInput, RowPlan, StepPlan, describe, extend_mode
 from stubs.quantised import as_stored
 from stubs.slots import SlotKeeper
@@ -114,19 +115,19 @@ class Scheduler:
 
     # --- decode, idle ----------------------------------------------------------------------------------------
 
-    def decode(self, requests: Sequence[int]) -> Iterator[StepPlan]:
+    def decode(self, requests: Sequence[int], padding: Padding = UNPADDED) -> Iterator[StepPlan]:
         running = [self.live[request] for request in requests]
         for live in running:
             self.slots.evict(live)
             self.slots.reserve(live, live.length + 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
         batch = self._batch("DECODE", parts, [part.prefix + 1 for part in parts], out_cache_loc=self._locations(parts))
-        yield self._step("decode", parts, batch, graph=self.server.graphs.target)
+        yield self._padded("decode", parts, batch, padding, graph=self.server.graphs.target)
         for live in running:
             live.length += 1
 
-    def idle(self) -> Iterator[StepPlan]:
-        yield self._step("idle", [], self._batch("IDLE", [], [], out_cache_loc=self._locations([])))
+    def idle(self, padding: Padding = UNPADDED) -> Iterator[StepPlan]:
+        yield self._padded("idle", [], self._batch("IDLE", [], [], out_cache_loc=self._locations([])), padding)
 
     # --- verify, draft extend --------------------------------------------------------------------------------
 
@@ -312,6 +313,23 @@ class Scheduler:
     def _indices(self, values: Sequence[int]) -> torch.Tensor:
         """int64 on device, as SGLang holds rows and slots."""
         return torch.tensor(values, dtype=torch.int64, device=self.world.device)
+
+    def _padded(
+        self,
+        mode: str,
+        parts: Sequence[RowPlan],
+        batch: Any,
+        padding: Padding,
+        *,
+        graph: GraphRunner | None = None,
+    ) -> StepPlan:
+        """A step of the target under data-parallel attention: eager, and padded to what the fullest rank has."""
+        if not padding.is_needed:
+            return self._step(mode, parts, batch, graph=graph)
+        rows, beside_extend = len(parts) + padding.dead, padding.beside_extend
+        forward_batch = sglang_padding.padded_batch(batch, self.server.target, rows, beside_extend=beside_extend)
+        name = f"{mode}_{'padded' if forward_batch.forward_mode.name == mode.upper() else 'relabelled'}"
+        return replace(self._planned(name, parts, forward_batch), padding=forward_batch.batch_size - len(parts))
 
     def _step(
         self,

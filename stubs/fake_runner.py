@@ -65,7 +65,6 @@ class FakeModelRunner:
         self.dcp_size = 1
         self.attn_dcp_size = 1  # so named in 0.5.21 alone
         self.dcp_rank = 0
-        self.attn_tp_sequence_sharded = False
         self.ps = sglang.one_rank_parallel_state()
         # Model kinds that this one is not
         self.is_hybrid_swa = self.is_hybrid = sglang_window.is_hybrid(model_config)
@@ -94,6 +93,10 @@ class FakeModelRunner:
         self.model = torch.nn.ModuleList()  # its attention layers are all there is of a model
         self.attn_backend: Any = None
         self.radix_layers: list[Any] = []
+
+    def attn_tp_sequence_sharded(self, num_tokens: int) -> bool:
+        """Whether a forward's rows are spread over ranks: there is one."""
+        return False
 
     def decode_num_tokens_per_req(self, *, num_draft_tokens: int | None = None) -> int:
         """Rows of q per request in a decode step: the draft width where drafts are verified, else 1."""
@@ -179,15 +182,26 @@ def run_layers(
         if forward_batch.batch_size > 0 and sglang_batch.needs_forward_metadata(forward_batch):
             backend.init_forward_metadata(forward_batch)
         taps = []
-        for index, (layer, (q, k, v)) in enumerate(zip(layers, inputs, strict=True)):
+        for index, (layer, given) in enumerate(zip(layers, inputs, strict=True)):
+            q, k, v = _with_padding(given, forward_batch)
+            tokens = len(given[0])
             if pool is None:
-                taps.append(Tap(index, q, k, v, layer(q, k, v, forward_batch)))
+                taps.append(Tap(index, *given, layer(q, k, v, forward_batch)[:tokens]))
                 continue
             _write_kv(pool, index, forward_batch.out_cache_loc, k, v)
             before = _versions(pool)
             out = layer(q, k, v, forward_batch, save_kv_cache=False)
-            taps.append(Tap(index, q, k, v, out, stored=_versions(pool) != before))
+            taps.append(Tap(index, *given, out[:tokens], stored=_versions(pool) != before))
     return taps
+
+
+def _with_padding(given: LayerInput, forward_batch: Any) -> LayerInput:
+    """A layer's input with rows for the tokens that a batch was padded with: what a model computes of token 0, here ones."""
+    missing = len(forward_batch.positions) - len(given[0])
+    if missing <= 0:
+        return given
+    q, k, v = (torch.cat([tensor, tensor.new_ones(missing, tensor.shape[1])]) for tensor in given)
+    return q, k, v
 
 
 def _write_kv(pool: Any, layer: int, loc: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:

@@ -35,7 +35,8 @@ class RowPlan:
 class StepPlan:
     """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
 
-    ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps.
+    ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps. ``padding``:
+    requests of nobody behind those of ``rows``, in row 0 and slot 0.
     """
 
     mode: str
@@ -46,12 +47,20 @@ class StepPlan:
     batch: dict[str, Any] = field(default_factory=dict)
     graph: GraphRunner | None = None
     draft: DraftRun | None = None
+    padding: int = 0
     input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
 
     @property
     def padded_size(self) -> int:
         """Rows of the plan, padding included."""
-        return len(self.rows) if self.graph is None else self.graph.padded(len(self.rows))
+        if self.graph is not None:
+            return self.graph.padded(len(self.rows))
+        return len(self.rows) + self.padding
+
+    @property
+    def may_pad(self) -> bool:
+        """Whether row 0 and slot 0 may be touched: by padding of this step, or of a graph's."""
+        return self.graph is not None or self.padding > 0
 
     @property
     def tokens(self) -> int:

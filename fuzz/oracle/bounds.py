@@ -108,7 +108,7 @@ def _slots_of_row_0(plan: StepPlan) -> list[int]:
 
     Nothing but slot 0, except up to 0.5.9, where that row is a request's: they read its KV, and nobody their output.
     """
-    return [] if plan.graph is None else plan.runner.req_to_token_pool.req_to_token[0].unique().tolist()
+    return [] if not plan.may_pad else plan.runner.req_to_token_pool.req_to_token[0].unique().tolist()
 
 
 def table_policy(plan: StepPlan) -> SlotPolicy:
@@ -144,8 +144,8 @@ def _rows(size: int, row: RowPlan, readable: Sequence[int], writable: Sequence[i
 
 
 def _padding(plan: StepPlan, size: int, readable: Sequence[int], writable: Sequence[int]) -> list[RequestRows]:
-    """What rows of padding may touch; only a graph has some."""
-    if plan.graph is None:
+    """What rows of padding may touch, where there are some."""
+    if not plan.may_pad:
         return []
     masks = np.zeros((2, size), dtype=bool)
     masks[0, list(readable)] = True

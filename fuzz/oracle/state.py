@@ -77,7 +77,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
         loc = buffer.rows_at(slots)
         outside = torch.ones(len(before), dtype=torch.bool, device=loc.device)
         outside[loc] = False
-        if view.replayed:
+        if plan.may_pad:
             outside[0] = False  # where rows of padding are written
         changed = _rows_differ(before, buffer.tensor) & outside
         if bool(changed.any()):

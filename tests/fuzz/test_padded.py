@@ -1,0 +1,95 @@
+"""Steps of a rank among several: in a program's text, in a ledger, shrunk, and on a real release."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzz import reduce
+from fuzz.ledger import check
+from fuzz.mend import mend
+from fuzz.program import Decode, Extend, Idle, Program, ProgramError, Row, parse
+from fuzz.trace import Trace
+from stubs.world import World
+from tests.conftest import RealWorker
+
+SECONDS = 120
+FIRST = Extend((Row(0, 5), Row(1, 3)))
+
+
+def program(*ops: Decode | Idle, **world: object) -> Program:
+    return Program(World(**world), (FIRST, *ops))  # type: ignore[arg-type]
+
+
+def test_padding_stands_in_the_text_where_there_is_some() -> None:
+    padded = program(Decode((0, 1), dead=2, beside_extend=1), Decode((0,)), Idle(dead=1), Idle())
+    assert padded.text.splitlines()[2:] == [
+        '{"beside_extend":1,"dead":2,"op":"decode","requests":[0,1]}',
+        '{"op":"decode","requests":[0]}',
+        '{"dead":1,"op":"idle"}',
+        '{"op":"idle"}',
+    ]
+    assert parse(padded.text) == padded
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (Decode((0,), dead=65), "op 1 (decode): 65 dead rows; expected at most 64"),
+        (Decode((0,), beside_extend=2), "op 1 (decode): beside_extend is 2; expected 0 or 1"),
+        (Idle(beside_extend=1), "op 1 (idle): an idle step beside an extend without dead rows; expected at least one"),
+    ],
+)
+def test_what_a_ledger_refuses(op: Decode | Idle, message: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        check(program(op))
+    assert str(caught.value) == message
+
+
+def test_a_request_that_leaves_a_padded_step_leaves_its_padding() -> None:
+    ops = (Extend((Row(0, 5),)), Decode((0, 1), dead=2, beside_extend=1))
+    assert mend(World(), ops)[1] == Decode((0,), dead=2, beside_extend=1)
+
+
+def test_padding_is_shrunk_away() -> None:
+    found = [one.ops[1] for one in reduce.plain_steps(program(Decode((0,), dead=2, beside_extend=1)))]
+    assert found == [
+        Decode((0,)),
+        Decode((0,), dead=2),
+        Decode((0,), beside_extend=1),
+        Decode((0,), dead=1, beside_extend=1),
+    ]
+
+
+def steps(trace: Trace) -> list[tuple[str, object, object]]:
+    return [(step.mode, step.batch["forward_mode"], step.batch["seq_lens"]) for step in trace.steps[1:]]
+
+
+@pytest.mark.parametrize("pair", [("triton", "fa3"), ("fa3", "flashinfer"), ("flashinfer", "triton")])
+def test_a_rank_is_padded_to_what_the_fullest_has(real_worker: RealWorker, pair: tuple[str, str]) -> None:
+    padded = program(Decode((0, 1), dead=1), Idle(dead=2), Decode((0, 1)), prefill=pair[0], decode=pair[1])
+    trace = real_worker("0.5.23").run(padded, SECONDS)
+    assert trace.findings == ()
+    assert steps(trace) == [
+        ("decode_padded", "DECODE", [6, 4, 1]),
+        ("idle_padded", "IDLE", [1, 1]),
+        ("decode", "DECODE", [7, 5]),
+    ]
+
+
+@pytest.mark.parametrize("pair", [("triton", "fa3"), ("fa3", "flashinfer"), ("flashinfer", "triton")])
+def test_a_rank_beside_one_that_extends_runs_as_an_extend(real_worker: RealWorker, pair: tuple[str, str]) -> None:
+    ops = Decode((0, 1), dead=1, beside_extend=1), Idle(dead=2, beside_extend=1), Decode((0,), beside_extend=1)
+    trace = real_worker("0.5.23").run(program(*ops, prefill=pair[0], decode=pair[1]), SECONDS)
+    assert trace.findings == ()
+    # An idle rank's dead rows are one request's tokens.
+    assert steps(trace) == [
+        ("decode_relabelled", "EXTEND", [6, 4]),
+        ("idle_relabelled", "EXTEND", [2]),
+        ("decode_relabelled", "EXTEND", [7]),
+    ]
+
+
+def test_a_rank_whose_decode_half_knows_no_padding_is_refused(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(program(Decode((0,), dead=1), decode="torch_native"), SECONDS)
+    (finding,) = trace.findings
+    assert (finding.verdict.value, finding.mode) == ("unsupported", "decode")
