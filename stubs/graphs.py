@@ -45,7 +45,12 @@ def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> 
     if draft_decode is not None:
         decode = DraftGraphRunner(draft, draft_decode)
         decode.capture()
-    if draft is not None and sglang_graph.captures_draft_extend(draft.attn_backend):
+    if draft is not None and _fills_its_graph(world) and sglang_graph.captures_draft_extend(draft.attn_backend):
         extend = ExtendGraphRunner(draft, draft.attn_backend, "DRAFT_EXTEND_V2", world.spec_draft_tokens)
         extend.capture()
     return Graphs(runner, extend, decode)
+
+
+def _fills_its_graph(world: World) -> bool:
+    """Whether the draft's extend has no fewer rows than the release's graph of it: none is filled up here."""
+    return world.spec_draft_tokens >= sglang_graph.draft_extend_rows(world)

@@ -52,6 +52,21 @@ def captures_draft_extend(backend: Any) -> bool:
     return any(cls.__name__ in source for cls in type(backend).__mro__[:-1] if cls.__name__ != "AttentionBackend")
 
 
+def draft_extend_rows(world: World) -> int:
+    """Rows of a request in the release's own graph of the draft's extend: one for each drafted token.
+
+    Up to 0.5.12 one for each draft step and one, which is another number over trees; these go to a worker of an older
+    kind there, which fills up the rest.
+    """
+    return world.spec_steps + 1 if _has_a_row_a_step() else world.spec_draft_tokens
+
+
+@functools.cache
+def _has_a_row_a_step() -> bool:
+    runner = load("sglang.srt.speculative.eagle_draft_extend_cuda_graph_runner").EAGLEDraftExtendCudaGraphRunner
+    return "self.speculative_num_steps + 1" in inspect.getsource(runner.__init__)
+
+
 @functools.cache
 def asks_for_width() -> bool:
     """Whether the release's graph runners decline a batch whose requests have another number of rows than captured."""

@@ -115,6 +115,16 @@ def test_what_only_a_graph_punishes_is_found(real_worker: RealWorker, planted: s
     assert bool(PLANTED[planted]) == bool(told(trace))
 
 
+def test_a_tree_of_fewer_tokens_than_an_old_graph_has_rows_is_extended_without(real_worker: RealWorker) -> None:
+    """Up to 0.5.12 the graph has a row a draft step and one, here 4, and Triton's metadata of it as well."""
+    program = Program(
+        drafting(("fa3", "triton"), 2, graph=2, spec_draft_tokens=3), (PROMPTS, Verify((0, 1, 2), (1, 1, 1)))
+    )
+    trace = real_worker("0.5.12").run(program, SECONDS)
+    assert [step.mode for step in trace.steps][-1] == "draft_extend"
+    assert told(trace) == []
+
+
 def test_lengths_counted_twice_in_an_old_graph_are_found(real_worker: RealWorker) -> None:
     program = Program(drafting(("fa3", "triton"), 1, graph=2), DRAFTS)
     trace = real_worker("0.5.12").run(program, SECONDS)
