@@ -29,20 +29,35 @@ def code_number(text: str) -> int:
     return CODE | number(text)
 
 
-def features_of(program: Program, trace: Trace) -> frozenset[int]:
-    """All that a run showed: of the domain, and of the code as far as the executor watched it."""
-    return frozenset(map(number, shown(program, trace))) | frozenset(trace.features)
+def features_of(program: Program, trace: Trace) -> list[frozenset[int]]:
+    """What each op was the first to show, of those that began: of the domain, and of the code as far as it was watched."""
+    count = max([len(trace.features), *(step.op_index + 1 for step in trace.steps)], default=0)
+    texts: list[set[str]] = [set() for _ in range(count)]
+    for op_index, text in shown(program, trace):
+        texts[op_index].add(text)
+    code = [*trace.features, *((),) * (count - len(trace.features))]
+    seen: set[int] = set()
+    found = []
+    for op_texts, op_code in zip(texts, code, strict=True):
+        found.append(frozenset({*map(number, op_texts), *op_code} - seen))
+        seen |= found[-1]
+    return found
 
 
-def shown(program: Program, trace: Trace) -> Iterator[str]:
-    """Of the domain: each run of up to three modes with the pair, of up to two with the pair and each flag as well."""
+def shown(program: Program, trace: Trace) -> Iterator[tuple[int, str]]:
+    """Of the domain, each with the index of the op that showed it.
+
+    Runs of up to three modes with the pair, of up to two with the pair and each flag as well.
+    """
     pair, flags = program.world.pair, tuple(flags_of(program.world))
-    modes = [step.mode for step in trace.steps if step.verdict in RAN]
+    steps = [step for step in trace.steps if step.verdict in RAN]
     for size in range(1, GRAM_MAX + 1):
-        for gram in _grams(modes, size):
-            yield f"{pair} {gram}"
+        for start in range(len(steps) - size + 1):
+            gram = ">".join(step.mode for step in steps[start : start + size])
+            last = steps[start + size - 1].op_index
+            yield last, f"{pair} {gram}"
             if size <= FLAG_GRAM_MAX:
-                yield from (f"{pair} {flag} {gram}" for flag in flags)
+                yield from ((last, f"{pair} {flag} {gram}") for flag in flags)
 
 
 def flags_of(world: World) -> Iterable[str]:
@@ -86,7 +101,3 @@ _SWITCHES = (
     "graph_max",
     "kv_lora_rank",
 )
-
-
-def _grams(modes: list[str], size: int) -> Iterator[str]:
-    return (">".join(modes[at : at + size]) for at in range(len(modes) - size + 1))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.choice import Choices, Seeded
+from fuzz.choice import Seeded
 from fuzz.corpus import Corpus, Entry
 from fuzz.features import CODE, features_of
 from fuzz.finding import Verdict
@@ -22,12 +22,15 @@ from fuzz.generate import Limits, program_for
 from fuzz.program import Program
 from fuzz.salvage import Tell
 from fuzz.trace import Trace
-from fuzz.variation import vary
+from fuzz.variation import lengthen, vary
 
-# How often, in so many programs, one is drawn anew, which need not lie near what has been seen; is of one of the newest
-# that ran code of their own, behind which more may lie; of any that did; or of any that is kept.
-DRAWN, NEWEST, CODE_FIRST, ANY = 2, 2, 2, 2
-NEWEST_MAX = 4
+DRAWN, NEWEST, WITH_CODE, ANY = "drawn", "newest", "with code", "any"
+# (weight, where the next program comes from): one drawn anew need not lie near what has been seen; the newest that ran code
+# of their own are each tried with other ops behind them, which comes to what lies behind that code; variations of any that
+# ran code of their own, and of any that is kept at all.
+HOW = ((2, DRAWN), (4, NEWEST), (1, WITH_CODE), (1, ANY))
+NEWEST_TRIES = 32  # an op behind is one of six kinds, of whichever requests; what is wanted may take two
+NEWEST_MAX = 64  # of the first programs all are new
 # Of the rarest thing that an entry was first to show: so much over the times that it was met is the entry's weight.
 WEIGHT = 1000
 SHARED_EVERY = 32  # programs between two looks at what others wrote into the corpus
@@ -58,6 +61,7 @@ class Guided:
         self._lock = threading.Lock()
         self._kept: list[Kept] = []
         self._with_code: list[Kept] = []
+        self._newest: list[tuple[Kept, int]] = []  # of those, with how often each is yet to be lengthened
         self._again: list[Program] = []
         self._met: Counter[int] = Counter()  # feature -> programs that showed it
         self._known: set[int] = set()  # features that some entry has
@@ -77,42 +81,55 @@ class Guided:
             if self._again:
                 return self._again.pop()
             choices = Seeded(OFFSET + seed)
-            parent = self._parent(choices)
-            if parent is None:
+            how = choices.weigh(HOW) if self._kept else DRAWN
+            if how == DRAWN:
                 return program_for(seed, self._limits)
-            other = choices.pick(self._kept)
-        return vary(choices, parent.entry.program, other.entry.program, self._limits)
+            if how == NEWEST and self._newest:
+                return lengthen(choices, self._take_newest(), self._limits)
+            source = self._kept if how == ANY else self._with_code or self._kept
+            parent = choices.weigh([(self._weight(kept), kept) for kept in source]).entry.program
+            other = choices.pick(self._kept).entry.program
+        if how != ANY and choices.chance(1, 2):
+            return lengthen(choices, parent, self._limits)
+        return vary(choices, parent, other, self._limits)
 
-    def _parent(self, choices: Choices) -> Kept | None:
-        """What to vary; None to draw one anew."""
-        sources: list[tuple[int, Sequence[Kept]]] = [
-            (DRAWN, ()),
-            (NEWEST, self._with_code[-NEWEST_MAX:] or self._kept),
-            (CODE_FIRST, self._with_code or self._kept),
-            (ANY, self._kept),
-        ]
-        source = choices.weigh(sources)
-        return choices.weigh([(self._weight(kept), kept) for kept in source]) if source else None
+    def _take_newest(self) -> Program:
+        kept, tries = self._newest.pop()
+        self._newest += [(kept, tries - 1)] if tries > 1 else []
+        return kept.entry.program
 
     def learn(self, program: Program, trace: Trace) -> None:
-        """Take note of what a program showed, and keep it if that was new. Raises StoreError."""
+        """Take note of what a program showed, and keep it if that was new. Raises StoreError.
+
+        Kept are its ops up to the last that ran code that none had, and up to the last that showed anything new, but none
+        that a fault ended: what shows more will most likely be that with other ops behind.
+        """
         if trace.verdict not in (Verdict.OK, Verdict.BUG):
             return
-        features = features_of(program, trace)
+        shown = features_of(program, trace)
+        if trace.verdict is Verdict.BUG and len(shown) < len(program.ops):
+            shown.pop()
         with self._lock:
-            self._met.update(features)
-            # What a fault ended in the middle is no ground to build on.
-            ran_through = bool(trace.steps) and trace.steps[-1].op_index == len(program.ops) - 1
-            if ran_through and not features <= self._known:
-                entry = Entry(program, features, self._version)
-                self._take(entry)
-                self._corpus.add(entry)
+            self._met.update(feature for features in shown for feature in features)
+            for only_code in (True, False):
+                fresh = [{f for f in features - self._known if f & CODE or not only_code} for features in shown]
+                end = max((index + 1 for index, features in enumerate(fresh) if features), default=0)
+                if end:
+                    self._keep(program.with_ops(program.ops[:end]), frozenset().union(*shown[:end]))
 
-    def _take(self, entry: Entry) -> None:
+    def _keep(self, program: Program, features: frozenset[int]) -> None:
+        entry = Entry(program, features, self._version)
+        kept = self._take(entry)
+        if kept.code:
+            self._newest = [*self._newest[1 - NEWEST_MAX :], (kept, NEWEST_TRIES)]
+        self._corpus.add(entry)
+
+    def _take(self, entry: Entry) -> Kept:
         kept = Kept(entry, tuple(sorted(entry.features - self._known)))
         self._kept.append(kept)
         self._with_code += [kept] if kept.code else []
         self._known |= entry.features
+        return kept
 
     def _share(self) -> None:
         """Take up what stands in the corpus since the last look."""

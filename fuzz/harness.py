@@ -27,6 +27,7 @@ from stubs import imports
 imports.install()  # before anything imports torch or Triton; the worker does so for its usual executor alone
 
 from fuzz import execute as plain
+from fuzz import slot
 from fuzz.blocks import blocks
 from fuzz.features import code_number
 from fuzz.program import Program
@@ -39,9 +40,11 @@ CALL = "_trace_branch"  # the function of atheris that instrumented code calls b
 available_pairs = plain.available_pairs
 speculative_modes = plain.speculative_modes
 
-_BLOCKS: set[int] = set()  # as atheris numbers them, of the program under way
+_BLOCKS: set[int] = set()  # as atheris numbers them, of the op under way
 _LAUNCHES: set[str] = set()
 _NAMES: dict[int, str] = {}  # block -> what it is called in every process
+_OPS: list[tuple[int, ...]] = []  # what each op before that one was the first to show
+_SEEN: set[int] = set()
 
 
 def prepare() -> str:
@@ -52,16 +55,34 @@ def prepare() -> str:
     sys.meta_path.insert(0, _Finder())
     version = plain.prepare()
     interpreter.watch(_note_launch)
+    slot.tell(_begin_op)
     return version
 
 
 def execute(program: Program) -> Trace:
     """Run ``program``; its trace has the features of the code beside."""
+    for one in (_BLOCKS, _LAUNCHES, _OPS, _SEEN):
+        one.clear()
+    trace = plain.execute(program)
+    if trace.steps:
+        _end_op()
+    return replace(trace, features=tuple(_OPS))
+
+
+def _begin_op(index: int) -> None:
+    if index == 0:
+        _OPS.clear()  # the program runs again, with a name supplied that was missing (see fuzz.unmask)
+        _SEEN.clear()
+    else:
+        _end_op()
+
+
+def _end_op() -> None:
+    shown = {code_number(text) for text in (*(_NAMES[block] for block in _BLOCKS), *_LAUNCHES)} - _SEEN
+    _OPS.append(tuple(sorted(shown)))
+    _SEEN.update(shown)
     _BLOCKS.clear()
     _LAUNCHES.clear()
-    trace = plain.execute(program)
-    shown = [*(_NAMES[block] for block in _BLOCKS), *_LAUNCHES]
-    return replace(trace, features=tuple(sorted(set(map(code_number, shown)))))
 
 
 class _Finder(MetaPathFinder):

@@ -8,10 +8,12 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 _LAYOUT = struct.Struct("<II")
 _slot: mmap.mmap | None = None  # this process's own; None in a process that nobody watches
+_told: Callable[[int], None] | None = None  # whoever wants to know in this process as well
 
 
 def open_slot(path: Path) -> mmap.mmap:
@@ -31,6 +33,12 @@ def watch_in(path: Path) -> None:
     _slot = open_slot(path)
 
 
+def tell(told: Callable[[int], None]) -> None:
+    """Call ``told`` from now on with the index of each op that begins."""
+    global _told
+    _told = told
+
+
 def begin(request: int) -> None:
     """A program is about to run; none of its ops has begun."""
     _write(request & 0xFFFFFFFF, 0)
@@ -38,6 +46,8 @@ def begin(request: int) -> None:
 
 def begin_op(index: int) -> None:
     """Op ``index`` of the program begins."""
+    if _told is not None:
+        _told(index)
     if _slot is not None:
         _write(_LAYOUT.unpack_from(_slot)[0], index + 1)
 

@@ -48,15 +48,29 @@ def vary(choices: Choices, program: Program, other: Program, limits: Limits) -> 
     return fitted(replace(program, seed=(program.seed + choices.integer(1, SEED_MAX)) % (SEED_MAX + 1)), limits)
 
 
+def lengthen(choices: Choices, program: Program, limits: Limits) -> Program:
+    """``program`` with an op or two more behind it; as it is where none fits any more."""
+    varier = Varier(choices, program, limits)
+    for _ in range(choices.weigh(((3, 1), (1, 2)))):
+        program = fitted(varier.append(program), limits)
+    return program
+
+
 class Varier:
     """What changes draw on: choices, another program, and the limits of all of them."""
 
     def __init__(self, choices: Choices, other: Program, limits: Limits) -> None:
         self.choices, self.other, self.limits = choices, other, limits
 
+    def append(self, program: Program) -> Program:
+        """One op more behind all others."""
+        return self._with_one_at(program, len(program.ops))
+
     def insert(self, program: Program) -> Program:
-        """One op more, such as could come there: behind all others in every second case."""
-        at = len(program.ops) if self.choices.chance(1, 2) else self.choices.integer(0, len(program.ops))
+        """One op more, such as could come there."""
+        return self._with_one_at(program, self.choices.integer(0, len(program.ops)))
+
+    def _with_one_at(self, program: Program, at: int) -> Program:
         op = next_op(self.choices, program.world, program.ops[:at], self.limits)
         known, fresh = set(numbers_of(program.with_ops(program.ops[:at]))), _fresh(program)
         # A request that begins here is not to be taken for one that begins further on.
@@ -148,7 +162,8 @@ class Varier:
 
 # (weight, change). What adds to a program comes before what takes away: what is kept has shown something new.
 VARIATIONS: tuple[tuple[int, Change], ...] = (
-    (6, Varier.insert),
+    (3, Varier.append),
+    (3, Varier.insert),
     (2, Varier.repeat),
     (2, Varier.drop),
     (2, Varier.swap),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fuzz.features import features_of, flags_of, number, shown
+from fuzz.features import CODE, code_number, features_of, flags_of, number, shown
 from fuzz.finding import Verdict
 from fuzz.program import Idle, Program
 from fuzz.trace import Step, Trace
 from stubs.world import World
 
 
-def trace(*modes: str, verdict: Verdict = Verdict.OK, features: tuple[int, ...] = ()) -> Trace:
+def trace(*modes: str, verdict: Verdict = Verdict.OK, features: tuple[tuple[int, ...], ...] = ()) -> Trace:
     return Trace(tuple(Step(n, mode, verdict, 0.0, {}) for n, mode in enumerate(modes)), (), 0.0, "9.1", features)
 
 
@@ -19,17 +19,17 @@ def program(**world: int | str) -> Program:
 
 def test_modes_in_a_row_with_the_pair_and_each_flag() -> None:
     assert list(shown(program(overlap=0), trace("extend", "decode", "idle"))) == [
-        "triton:fa3 extend",
-        "triton:fa3 overlap extend",
-        "triton:fa3 decode",
-        "triton:fa3 overlap decode",
-        "triton:fa3 idle",
-        "triton:fa3 overlap idle",
-        "triton:fa3 extend>decode",
-        "triton:fa3 overlap extend>decode",
-        "triton:fa3 decode>idle",
-        "triton:fa3 overlap decode>idle",
-        "triton:fa3 extend>decode>idle",
+        (0, "triton:fa3 extend"),
+        (0, "triton:fa3 overlap extend"),
+        (1, "triton:fa3 decode"),
+        (1, "triton:fa3 overlap decode"),
+        (2, "triton:fa3 idle"),
+        (2, "triton:fa3 overlap idle"),
+        (1, "triton:fa3 extend>decode"),
+        (1, "triton:fa3 overlap extend>decode"),
+        (2, "triton:fa3 decode>idle"),
+        (2, "triton:fa3 overlap decode>idle"),
+        (2, "triton:fa3 extend>decode>idle"),
     ]
 
 
@@ -50,5 +50,21 @@ def test_numbers_are_the_same_everywhere() -> None:
     assert (number("triton:fa3 extend"), number("")) == (1563235208, 0)
 
 
-def test_code_and_domain_together() -> None:
-    assert features_of(program(), trace("idle", features=(7, 9))) == {7, 9, number("triton:fa3 idle")}
+def test_pieces_of_code_are_told_from_all_else() -> None:
+    assert code_number("triton:fa3 extend") == 1563235208 + CODE
+
+
+def test_each_op_has_what_it_was_the_first_to_show() -> None:
+    code = (CODE + 7, CODE + 9), (CODE + 5,)
+    assert features_of(program(), trace("idle", "idle", "idle", features=code)) == [
+        {CODE + 7, CODE + 9, number("triton:fa3 idle")},
+        {CODE + 5, number("triton:fa3 idle>idle")},
+        {number("triton:fa3 idle>idle>idle")},
+    ]
+
+
+def test_op_that_began_and_made_no_step_has_its_code() -> None:
+    assert features_of(program(), trace("idle", features=((), (CODE + 7,)))) == [
+        {number("triton:fa3 idle")},
+        {CODE + 7},
+    ]

@@ -16,19 +16,23 @@ from fuzz.generate import Limits, program_for
 from fuzz.guided import Guided
 from fuzz.ledger import check
 from fuzz.order import CampaignError, CampaignOptions
-from fuzz.program import Program
+from fuzz.program import Decode, Extend, Finish, Idle, Program, Row
 from fuzz.trace import Step, Trace
+from stubs.world import World
 from tests.fuzz.test_campaign import Log, on_decode, options, records  # noqa: F401 - ``options`` is a fixture
 
 LIMITS = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {}})
 PROGRAMS = [program_for(seed, LIMITS) for seed in range(8)]
+PLAIN = World(prefill="triton", decode="fa3")
+FIRST = Program(PLAIN, (Extend((Row(0, 3),)), Decode((0,)), Idle(), Finish((0,))))  # each op is the first of its kind
+OTHER = Program(replace(PLAIN, head_dim=24), (Idle(), *FIRST.ops[:2]))
 
 
-def trace(program: Program, *features: int, stop: int | None = None, verdict: Verdict = Verdict.OK) -> Trace:
-    """Every op a step up to ``stop``, where a finding of ``verdict`` ends it."""
+def trace(program: Program, *code: int, stop: int | None = None, verdict: Verdict = Verdict.OK) -> Trace:
+    """Every op a step up to ``stop``, where a finding of ``verdict`` ends it; the n-th runs the n-th piece of ``code``."""
     steps = tuple(Step(index, op.kind, Verdict.OK, 0.0, {}) for index, op in enumerate(program.ops[:stop]))
     finding = Finding(verdict, Signature("contract", "KeyError", "somewhere"), "", "", 0, "")
-    return Trace(steps, () if verdict is Verdict.OK else (finding,), 0.0, "9.1", features)
+    return Trace(steps, () if verdict is Verdict.OK else (finding,), 0.0, "9.1", tuple((CODE + one,) for one in code))
 
 
 def guided(folder: Path, version: str = "9.1", limits: Limits = LIMITS) -> Guided:
@@ -45,86 +49,107 @@ def test_programs_are_drawn_until_something_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_shows_something_new_is_kept_with_all_that_it_showed(tmp_path: Path) -> None:
-    engine = guided(tmp_path)
-    engine.learn(PROGRAMS[0], trace(PROGRAMS[0], 1, 2))
+    engine, ran = guided(tmp_path), trace(FIRST)
+    engine.learn(FIRST, ran)
     (entry,) = Corpus(tmp_path, pytest.fail).fresh()
-    assert (entry.program, entry.version) == (PROGRAMS[0], "9.1")
-    assert entry.features == features_of(PROGRAMS[0], trace(PROGRAMS[0], 1, 2)) > {1, 2}
+    assert (entry.program, entry.version) == (FIRST, "9.1")
+    assert entry.features == frozenset().union(*features_of(FIRST, ran))
+
+
+def test_kept_are_the_ops_up_to_the_last_with_new_code_and_to_the_last_with_anything_new(tmp_path: Path) -> None:
+    engine, program = guided(tmp_path), FIRST
+    engine.learn(program, trace(program, 1, 2))
+    assert {len(one.ops) for one in kept(tmp_path)} == {2, len(program.ops)}
+    assert {one.ops for one in kept(tmp_path)} == {program.ops[:2], program.ops}
 
 
 def test_what_shows_nothing_new_is_not_kept(tmp_path: Path) -> None:
     engine = guided(tmp_path)
-    again = replace(PROGRAMS[0], seed=1)
-    for program in (PROGRAMS[0], again):
-        engine.learn(program, trace(program, 1))
-    assert kept(tmp_path) == [PROGRAMS[0]]
-    engine.learn(again, trace(again, 1, 2))
-    assert len(kept(tmp_path)) == 2
+    again = replace(FIRST, seed=1)
+    engine.learn(FIRST, trace(FIRST))
+    engine.learn(again, trace(again))
+    assert kept(tmp_path) == [FIRST]
+    engine.learn(again, trace(again, 1))
+    assert again.with_ops(again.ops[:1]) in kept(tmp_path)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.UNSUPPORTED, Verdict.STUB_GAP, Verdict.INFRA])
 def test_what_did_not_test_the_target_is_not_kept(tmp_path: Path, verdict: Verdict) -> None:
-    guided(tmp_path).learn(PROGRAMS[0], trace(PROGRAMS[0], 1, verdict=verdict))
+    guided(tmp_path).learn(FIRST, trace(FIRST, 1, verdict=verdict))
     assert kept(tmp_path) == []
 
 
-def test_program_that_a_fault_ended_is_no_ground_to_build_on(tmp_path: Path) -> None:
-    engine = guided(tmp_path)
-    engine.learn(PROGRAMS[0], trace(PROGRAMS[0], 1, stop=2, verdict=Verdict.BUG))
-    assert kept(tmp_path) == []
-    engine.learn(PROGRAMS[1], trace(PROGRAMS[1], 1, verdict=Verdict.BUG))
-    assert kept(tmp_path) == [PROGRAMS[1]]
+def test_op_that_a_fault_ended_is_no_ground_to_build_on(tmp_path: Path) -> None:
+    engine, program = guided(tmp_path), FIRST
+    engine.learn(program, trace(program, 1, 2, 3, stop=3, verdict=Verdict.BUG))
+    assert [one.ops for one in kept(tmp_path)] == [program.ops[:2]]
+    (entry,) = engine.entries
+    assert {CODE + 1, CODE + 2} < entry.features
+    assert CODE + 3 not in entry.features
+
+
+def test_program_that_goes_on_behind_a_fault_is_kept_whole(tmp_path: Path) -> None:
+    guided(tmp_path).learn(OTHER, trace(OTHER, verdict=Verdict.BUG))
+    assert kept(tmp_path) == [OTHER]
+
+
+def test_what_has_new_code_is_lengthened_first_of_all(tmp_path: Path) -> None:
+    engine, program = guided(tmp_path), FIRST
+    engine.learn(program, trace(program, 1))
+    children = [engine.program(seed) for seed in range(100, 140)]
+    begun = [child for child in children if child is not None and child.ops[:1] == program.ops[:1]]
+    assert len(begun) > 15
+    assert sum(len(child.ops) in (2, 3) for child in begun) > 12
 
 
 def test_most_programs_then_are_variations_and_valid(tmp_path: Path) -> None:
     engine = guided(tmp_path)
-    engine.learn(PROGRAMS[0], trace(PROGRAMS[0], 1))
+    engine.learn(FIRST, trace(FIRST))
     programs = [engine.program(seed) for seed in range(100, 160)]
     drawn = [program == program_for(seed, LIMITS) for seed, program in enumerate(programs, 100)]
-    assert 10 <= sum(drawn) <= 30
+    assert 5 <= sum(drawn) <= 30
     for program in programs:
         assert program is not None
         check(program)
 
 
 def test_corpus_is_taken_up_where_it_stands(tmp_path: Path) -> None:
-    guided(tmp_path).learn(PROGRAMS[0], trace(PROGRAMS[0], 1))
+    guided(tmp_path).learn(FIRST, trace(FIRST))
     engine = guided(tmp_path)
-    assert [entry.program for entry in engine.entries] == [PROGRAMS[0]]
-    engine.learn(PROGRAMS[0], trace(PROGRAMS[0], 1))
-    assert kept(tmp_path) == [PROGRAMS[0]]
+    assert [entry.program for entry in engine.entries] == [FIRST]
+    engine.learn(FIRST, trace(FIRST))
+    assert kept(tmp_path) == [FIRST]
 
 
 def test_corpus_of_another_release_is_run_again_first(tmp_path: Path) -> None:
-    guided(tmp_path, "9.0").learn(PROGRAMS[5], trace(PROGRAMS[5], 1))
+    guided(tmp_path, "9.0").learn(OTHER, trace(OTHER))
     engine = guided(tmp_path)
-    assert (engine.entries, engine.program(0), engine.program(1)) == ([], PROGRAMS[5], PROGRAMS[1])
-    engine.learn(PROGRAMS[5], trace(PROGRAMS[5], 1))
+    assert (engine.entries, engine.program(0), engine.program(1)) == ([], OTHER, PROGRAMS[1])
+    engine.learn(OTHER, trace(OTHER))
     assert [entry.version for entry in engine.entries] == ["9.1"]
 
 
 def test_corpus_of_other_pairs_is_passed_over(tmp_path: Path) -> None:
-    guided(tmp_path).learn(PROGRAMS[0], trace(PROGRAMS[0], 1))
+    guided(tmp_path).learn(FIRST, trace(FIRST))
     engine = guided(tmp_path, limits=replace(LIMITS, pairs=("fa3:triton",)))
     assert engine.entries == []
 
 
 def test_what_others_add_is_taken_up_meanwhile(tmp_path: Path) -> None:
     engine, other = guided(tmp_path), guided(tmp_path)
-    other.learn(PROGRAMS[0], trace(PROGRAMS[0], 1))
+    other.learn(FIRST, trace(FIRST))
     for seed in range(32):
         engine.program(seed)
-    assert [entry.program for entry in engine.entries] == [PROGRAMS[0]]
+    assert [entry.program for entry in engine.entries] == [FIRST]
 
 
 def test_rare_things_are_built_on_more_often(tmp_path: Path) -> None:
     engine = guided(tmp_path)
-    common, rare = PROGRAMS[0], replace(PROGRAMS[1], world=replace(PROGRAMS[1].world, context_len=640))
     for _ in range(200):
-        engine.learn(common, trace(common, 1))
-    engine.learn(rare, trace(rare, 1, 2))
+        engine.learn(FIRST, trace(FIRST))
+    engine.learn(OTHER, trace(OTHER))
     children = [engine.program(seed) for seed in range(100, 200)]
-    assert sum(child is not None and child.world.context_len == 640 for child in children) > 40
+    assert sum(child is not None and child.world.head_dim == 24 for child in children) > 30
 
 
 WANTED = ("extend", "decode", "retract", "extend", "idle", "decode", "decode", "finish")
@@ -141,6 +166,13 @@ def depth(program: Program) -> int:
     return best
 
 
+def deep_trace(program: Program) -> Trace:
+    """Each op that comes further than those before it runs a piece of code of that depth."""
+    depths = [depth(program.with_ops(program.ops[: index + 1])) for index in range(len(program.ops))]
+    code = tuple((CODE + now,) if now > before else () for before, now in zip([0, *depths], depths, strict=False))
+    return replace(trace(program), features=code)
+
+
 def test_what_lies_eight_ops_deep_is_come_to_by_what_lies_before_it(tmp_path: Path) -> None:
     """Each step on the way is code of its own, as a state that is built up is; drawn programs never come to the end."""
     engine, reached = guided(tmp_path), 0
@@ -150,7 +182,7 @@ def test_what_lies_eight_ops_deep_is_come_to_by_what_lies_before_it(tmp_path: Pa
         reached = max(reached, depth(program))
         if reached == 8:
             break
-        engine.learn(program, trace(program, *(CODE + step for step in range(depth(program)))))
+        engine.learn(program, deep_trace(program))
     assert reached == 8
     assert max(depth(program_for(seed, LIMITS)) for seed in range(1000)) < 7
 
@@ -190,4 +222,4 @@ def test_broken_file_of_a_corpus_is_told_and_no_stop(options: Any, tmp_path: Pat
 
 
 def test_entry_text_is_what_its_name_is_of() -> None:
-    assert Entry(PROGRAMS[0], frozenset({1}), "9.1").name != Entry(PROGRAMS[0], frozenset({2}), "9.1").name
+    assert Entry(FIRST, frozenset({1}), "9.1").name != Entry(FIRST, frozenset({2}), "9.1").name
