@@ -48,7 +48,7 @@ def attempts(pair: str, device: str) -> Iterator[Attempt]:
     yield Attempt(Program(plain, _plain_ops(page)), modes)
     yield Attempt(Program(replace(plain, graph=1), (Extend((Row(0, 2),)), Decode((0,)))), ("decode" + REPLAYED,))
     for name, beside in (("padded", 0), ("relabelled", 1)):
-        ops = (Extend((Row(0, 2),)), Decode((0,), dead=1, beside_extend=beside), Idle(dead=2, beside_extend=beside))
+        ops = (Extend((Row(0, 2),)), Decode((0,), 1 - beside, beside), Idle(dead=2, beside_extend=beside))
         yield Attempt(Program(plain, ops), (f"decode_{name}", f"idle_{name}"))
     for mode in SPEC_MODES:
         for shape, topk in (("chain", 1), ("tree", 2)):

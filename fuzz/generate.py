@@ -211,7 +211,8 @@ class _Drawer:
         return Mixed(self._rows(), self._some(self.generating))
 
     def _decode(self) -> Decode:
-        return Decode(self._some(self.generating), *self._padding())
+        dead, beside_extend = self._padding()
+        return Decode(self._some(self.generating), 0 if beside_extend else dead, beside_extend)
 
     def _idle(self) -> Idle:
         dead, beside_extend = self._padding()

@@ -13,7 +13,6 @@ from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Progr
 from fuzz.request import InvalidOp, Request, State, accept_max, input_max, length_max
 from stubs.world import World
 
-
 DEAD_MAX = 64  # far above what is drawn; each costs a row of every layer
 
 
@@ -274,6 +273,8 @@ def _check_padding(op: Decode | Idle) -> None:
         raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
     if op.beside_extend not in (0, 1):
         raise InvalidOp(f"beside_extend is {op.beside_extend}", "0 or 1")
+    if isinstance(op, Decode) and op.beside_extend and op.dead:
+        raise InvalidOp(f"{op.dead} dead rows of a step that is run as an extend", "none")
     if isinstance(op, Idle) and op.beside_extend and not op.dead:
         raise InvalidOp("an idle step beside an extend without dead rows", "at least one")
 

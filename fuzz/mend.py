@@ -10,7 +10,6 @@ from fuzz.program import Decode, Extend, Finish, Mixed, Op, Retract, Row, Verify
 from fuzz.request import InvalidOp, State, accept_max, input_max
 from stubs.world import World
 
-
 # What becomes of an op that would fit the ledger as it stands: another that fits as well, or None for nothing.
 Admit = Callable[[Ledger, Op], Op | None]
 

@@ -57,7 +57,7 @@ class Decode:
     """One token for each of the running ``requests``.
 
     Of a rank among several (data-parallel attention): ``dead`` rows of nobody follow, for another rank has as many more.
-    ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend.
+    ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend, without dead rows.
     """
 
     kind: ClassVar[str] = "decode"

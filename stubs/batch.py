@@ -329,7 +329,8 @@ class Scheduler:
         rows, beside_extend = len(parts) + padding.dead, padding.beside_extend
         forward_batch = sglang_padding.padded_batch(batch, self.server.target, rows, beside_extend=beside_extend)
         name = f"{mode}_{'padded' if forward_batch.forward_mode.name == mode.upper() else 'relabelled'}"
-        return replace(self._planned(name, parts, forward_batch), padding=forward_batch.batch_size - len(parts))
+        dead = forward_batch.batch_size - len(parts)
+        return replace(self._planned(name, parts, forward_batch), padding=dead, is_padded=True)
 
     def _step(
         self,

@@ -36,7 +36,7 @@ class StepPlan:
     """One forward: on which runner, over which ForwardBatch, and what each request's rows mean.
 
     ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps. ``padding``:
-    requests of nobody behind those of ``rows``, in row 0 and slot 0.
+    requests of nobody behind those of ``rows``, in row 0 and slot 0; ``is_padded``: there are such, or tokens of nobody.
     """
 
     mode: str
@@ -48,6 +48,7 @@ class StepPlan:
     graph: GraphRunner | None = None
     draft: DraftRun | None = None
     padding: int = 0
+    is_padded: bool = False
     input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
 
     @property
@@ -60,7 +61,7 @@ class StepPlan:
     @property
     def may_pad(self) -> bool:
         """Whether row 0 and slot 0 may be touched: by padding of this step, or of a graph's."""
-        return self.graph is not None or self.padding > 0
+        return self.graph is not None or self.is_padded
 
     @property
     def tokens(self) -> int:

@@ -181,15 +181,17 @@ def _one_rank(args: Any, config: Any) -> None:
     """
     if find("sglang.srt.runtime_context:SpawnRanks") is not None:
         return
-    state = load("sglang.srt.distributed.parallel_state")
-    if not state.model_parallel_is_initialized():
-        _start_groups(state)
+    start_groups()
     attention = load("sglang.srt.layers.dp_attention")
     if getattr(attention, "_ATTN_TP_SIZE", 1) is None:  # up to 0.5.8 attention has a group of its own
         attention.initialize_dp_attention(server_args=args, model_config=config)
 
 
-def _start_groups(state: ModuleType) -> None:
+def start_groups() -> None:
+    """The parallel groups of a world of one process, where they are not there yet."""
+    state = load("sglang.srt.distributed.parallel_state")
+    if state.model_parallel_is_initialized():
+        return
     if not torch.distributed.is_initialized():
         # An in-process store: no port, so that workers never meet.
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import ModuleType
@@ -11,7 +12,8 @@ from unittest.mock import patch
 
 import torch
 
-from stubs.sglang import load
+from stubs.refusal import Refused
+from stubs.sglang import accepted, load, start_groups
 from stubs.sglang_batch import forward_batch
 
 BATCHES = "sglang.srt.model_executor.forward_batch_info"
@@ -21,15 +23,35 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
     """The ForwardBatch of a rank whose gather takes ``rows`` tokens of it, by SGLang's own padding before an eager run.
 
     ``batch`` is the ScheduleBatch; ``beside_extend``: some rank extends, for which SGLang may relabel this one's step.
-    The gather is of this rank alone, which SGLang knows, too: what others hold is no affair of attention.
+    The gather is of this rank alone, which SGLang knows, too: what others hold is no affair of attention. Refused where the
+    release runs no rank's step as an extend.
     """
     batch.global_num_tokens = [rows]
     batch.global_num_tokens_for_logprob = [rows]
     batch.is_extend_in_batch = beside_extend
+    if beside_extend:
+        _check_relabels()
+    _know_rank(runner)
     with _no_pinning():
         padded = forward_batch(batch, runner)
         padded.prepare_mlp_sync_batch(runner)
     return padded
+
+
+def _check_relabels() -> None:
+    """Up to 0.5.13 ranks are padded to one length only where none extends: a rank runs what it has."""
+    choose = load("sglang.srt.layers.dp_attention").DpPaddingMode.get_dp_padding_mode
+    if "max_len_with_idle" not in inspect.getsource(choose).lower():
+        raise Refused("this release runs no rank's decode as an extend because another rank extends")
+
+
+def _know_rank(runner: Any) -> None:
+    """From 0.5.9 to 0.5.19 a rank is told its place among those that share attention by a call of its own."""
+    ranks = load("sglang.srt.layers.dp_attention")
+    if getattr(ranks, "_ATTN_DP_SIZE", 1) is None:
+        start_groups()
+        tell = ranks.initialize_dp_attention
+        tell(**accepted(tell, server_args=runner.server_args, model_config=runner.model_config))
 
 
 @contextlib.contextmanager

@@ -21,10 +21,10 @@ def program(*ops: Decode | Idle, **world: object) -> Program:
 
 
 def test_padding_stands_in_the_text_where_there_is_some() -> None:
-    padded = program(Decode((0, 1), dead=2, beside_extend=1), Decode((0,)), Idle(dead=1), Idle())
+    padded = program(Decode((0, 1), dead=2), Decode((0,), beside_extend=1), Idle(dead=1), Idle())
     assert padded.text.splitlines()[2:] == [
-        '{"beside_extend":1,"dead":2,"op":"decode","requests":[0,1]}',
-        '{"op":"decode","requests":[0]}',
+        '{"dead":2,"op":"decode","requests":[0,1]}',
+        '{"beside_extend":1,"op":"decode","requests":[0]}',
         '{"dead":1,"op":"idle"}',
         '{"op":"idle"}',
     ]
@@ -36,6 +36,10 @@ def test_padding_stands_in_the_text_where_there_is_some() -> None:
     [
         (Decode((0,), dead=65), "op 1 (decode): 65 dead rows; expected at most 64"),
         (Decode((0,), beside_extend=2), "op 1 (decode): beside_extend is 2; expected 0 or 1"),
+        (
+            Decode((0,), dead=1, beside_extend=1),
+            "op 1 (decode): 1 dead rows of a step that is run as an extend; expected none",
+        ),
         (Idle(beside_extend=1), "op 1 (idle): an idle step beside an extend without dead rows; expected at least one"),
     ],
 )
@@ -46,18 +50,13 @@ def test_what_a_ledger_refuses(op: Decode | Idle, message: str) -> None:
 
 
 def test_a_request_that_leaves_a_padded_step_leaves_its_padding() -> None:
-    ops = (Extend((Row(0, 5),)), Decode((0, 1), dead=2, beside_extend=1))
-    assert mend(World(), ops)[1] == Decode((0,), dead=2, beside_extend=1)
+    ops = (Extend((Row(0, 5),)), Decode((0, 1), dead=2), Decode((0, 1), beside_extend=1))
+    assert mend(World(), ops)[1:] == (Decode((0,), dead=2), Decode((0,), beside_extend=1))
 
 
 def test_padding_is_shrunk_away() -> None:
-    found = [one.ops[1] for one in reduce.plain_steps(program(Decode((0,), dead=2, beside_extend=1)))]
-    assert found == [
-        Decode((0,)),
-        Decode((0,), dead=2),
-        Decode((0,), beside_extend=1),
-        Decode((0,), dead=1, beside_extend=1),
-    ]
+    found = [one.ops[1] for one in reduce.plain_steps(program(Idle(dead=2, beside_extend=1)))]
+    assert found == [Idle(), Idle(dead=2), Idle(beside_extend=1), Idle(dead=1, beside_extend=1)]
 
 
 def steps(trace: Trace) -> list[tuple[str, object, object]]:
@@ -78,7 +77,7 @@ def test_a_rank_is_padded_to_what_the_fullest_has(real_worker: RealWorker, pair:
 
 @pytest.mark.parametrize("pair", [("triton", "fa3"), ("fa3", "flashinfer"), ("flashinfer", "triton")])
 def test_a_rank_beside_one_that_extends_runs_as_an_extend(real_worker: RealWorker, pair: tuple[str, str]) -> None:
-    ops = Decode((0, 1), dead=1, beside_extend=1), Idle(dead=2, beside_extend=1), Decode((0,), beside_extend=1)
+    ops = Decode((0, 1), beside_extend=1), Idle(dead=2, beside_extend=1), Decode((0,), beside_extend=1)
     trace = real_worker("0.5.23").run(program(*ops, prefill=pair[0], decode=pair[1]), SECONDS)
     assert trace.findings == ()
     # An idle rank's dead rows are one request's tokens.
@@ -92,4 +91,12 @@ def test_a_rank_beside_one_that_extends_runs_as_an_extend(real_worker: RealWorke
 def test_a_rank_whose_decode_half_knows_no_padding_is_refused(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.23").run(program(Decode((0,), dead=1), decode="torch_native"), SECONDS)
     (finding,) = trace.findings
+    assert (finding.verdict.value, finding.mode) == ("unsupported", "decode")
+
+
+def test_an_older_release_runs_no_rank_as_an_extend(real_worker: RealWorker) -> None:
+    worker = real_worker("0.5.12")
+    padded = worker.run(program(Decode((0, 1), dead=1), Idle(dead=2), prefill="triton", decode="fa3"), SECONDS)
+    assert ([step.mode for step in padded.steps], padded.findings) == (["extend", "decode_padded", "idle_padded"], ())
+    (finding,) = worker.run(program(Decode((0,), beside_extend=1), prefill="triton", decode="fa3"), SECONDS).findings
     assert (finding.verdict.value, finding.mode) == ("unsupported", "decode")
