@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,7 @@ def test_right_tree_is_no_fault() -> None:
         ({"logit_cap": 3}, "11110 11111", 0.0, "logit_cap_ignored"),
         ({"logit_cap": 3, "sliding_window": 2}, "11110 11111", 3.0, "window_ignored"),
         ({}, "00010 00011", 0.0, "prefix_ignored"),
+        ({}, "11100 11100", 0.0, "own_kv_unseen"),
         ({}, "11010 11011", 0.0, "newest_prefix_key_unseen"),
         ({}, "01110 01111", 0.0, "wrong_output"),
         ({}, "11111 11111", 0.0, "wrong_output"),
@@ -246,6 +248,17 @@ def test_evidence_says_how_many_times_the_tolerance() -> None:
     off[2, 0] += 3e-5 * (1 + abs(float(out[2, 0])))
     nan[2, 0] = float("nan")
     assert [case.judge(one)[0].evidence["times_tolerance"] for one in (off, nan)] == ["3", "inf"]
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "error", "kinds"), [(8, 15e-6, ["wrong_output"]), (256, 15e-6, []), (256, 1e-4, ["wrong_output"])]
+)
+def test_wide_rows_round_more(monkeypatch: pytest.MonkeyPatch, head_dim: int, error: float, kinds: list[str]) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "DIM", head_dim)
+    case = Case(3, 2)
+    out = case.output(mask(CAUSAL))
+    out[2] += error * (1 + out[2].abs())
+    assert [fault.signature.kind for fault in case.judge(out)] == kinds
 
 
 @pytest.mark.parametrize(
