@@ -212,11 +212,13 @@ class _Drawer:
 
     def _decode(self) -> Decode:
         dead, beside_extend = self._padding()
-        return Decode(self._some(self.generating), 0 if beside_extend else dead, beside_extend)
+        numbers = self._some(self.generating)
+        room = self.world.max_running_requests - len(numbers)  # ranks are alike
+        return Decode(numbers, 0 if beside_extend else min(dead, room), beside_extend)
 
     def _idle(self) -> Idle:
         dead, beside_extend = self._padding()
-        return Idle(dead, beside_extend if dead else 0)
+        return Idle(dead if beside_extend else min(dead, self.world.max_running_requests), beside_extend if dead else 0)
 
     def _padding(self) -> tuple[int, int]:
         """Dead rows, and whether another rank extends: now and then, of a rank among several."""

@@ -72,7 +72,7 @@ class Ledger:
             case Mixed():
                 self._mixed(op)
             case Decode():
-                _check_padding(op)
+                _check_padding(op, self.world)
                 self._decode(op.requests)
             case Verify():
                 self._verify(op)
@@ -81,7 +81,7 @@ class Ledger:
             case Retract():
                 self._retract(op.requests)
             case Idle():
-                _check_padding(op)
+                _check_padding(op, self.world)
 
     def _mixed(self, op: Mixed) -> None:
         if self.world.is_speculative:
@@ -268,7 +268,8 @@ def check(program: Program) -> None:
             raise ProgramError(f"op {index} ({op.kind}): {error}") from None
 
 
-def _check_padding(op: Decode | Idle) -> None:
+def _check_padding(op: Decode | Idle, world: World) -> None:
+    """Ranks are alike: no other has more requests in a step than this one may run."""
     if op.dead > DEAD_MAX:
         raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
     if op.beside_extend not in (0, 1):
@@ -277,6 +278,9 @@ def _check_padding(op: Decode | Idle) -> None:
         raise InvalidOp(f"{op.dead} dead rows of a step that is run as an extend", "none")
     if isinstance(op, Idle) and op.beside_extend and not op.dead:
         raise InvalidOp("an idle step beside an extend without dead rows", "at least one")
+    rows = op.dead + (len(op.requests) if isinstance(op, Decode) else 0)
+    if not op.beside_extend and rows > world.max_running_requests:
+        raise InvalidOp(f"a step of {rows} rows, dead ones included", f"at most {world.max_running_requests}")
 
 
 def _check_unique(numbers: Sequence[int]) -> None:

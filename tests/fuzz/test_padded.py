@@ -41,12 +41,18 @@ def test_padding_stands_in_the_text_where_there_is_some() -> None:
             "op 1 (decode): 1 dead rows of a step that is run as an extend; expected none",
         ),
         (Idle(beside_extend=1), "op 1 (idle): an idle step beside an extend without dead rows; expected at least one"),
+        (Idle(dead=5), "op 1 (idle): a step of 5 rows, dead ones included; expected at most 4"),
+        (Decode((0, 1), dead=3), "op 1 (decode): a step of 5 rows, dead ones included; expected at most 4"),
     ],
 )
 def test_what_a_ledger_refuses(op: Decode | Idle, message: str) -> None:
     with pytest.raises(ProgramError) as caught:
         check(program(op))
     assert str(caught.value) == message
+
+
+def test_a_rank_that_extends_may_have_more_tokens_than_another_requests() -> None:
+    check(program(Idle(dead=5, beside_extend=1)))
 
 
 def test_a_request_that_leaves_a_padded_step_leaves_its_padding() -> None:
