@@ -33,7 +33,14 @@ def draw_kind(choices: Choices, world: World) -> World:
     narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
     if choices.chance(1, 12) and narrower:
         world = replace(world, v_head_dim=choices.pick(narrower))
+    if _may_overlap(world) and choices.chance(1, 20):
+        world = replace(world, wrapper="tbo")
     return world
+
+
+def _may_overlap(world: World) -> bool:
+    """Pinned off elsewhere: see fuzz.axes."""
+    return not world.graph and bool(world.save_kv_cache) and world.spec_algorithm in ("", "EAGLE")
 
 
 def _with_fp8(choices: Choices, world: World) -> World:

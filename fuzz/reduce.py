@@ -244,6 +244,7 @@ _PLAIN_ORDER = (
     "kv_dtype",
     "graph_max",
     "graph",
+    "wrapper",
 )
 
 

@@ -34,6 +34,7 @@ UNWRITTEN = (
     "save_kv_cache",
     "deterministic",
     "logit_shift",
+    "wrapper",
 )
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters

@@ -25,6 +25,7 @@ from stubs.layer import layer_of
 from stubs.model_attention import as_called
 from stubs.plan import StepPlan
 from stubs.refusal import Refused
+from stubs.sglang_overlap import overlapped_backend, run_overlapped
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -140,6 +141,8 @@ class FakeServer:
         return self._run(plan, backend, inputs)
 
     def _run(self, plan: StepPlan, backend: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
+        if self.world.wrapper and not plan.on_draft and not plan.is_padded and plan.rows:
+            return run_overlapped(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
         writes_itself = None if self.world.save_kv_cache else plan.runner.token_to_kv_pool
         return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs, writes_itself)
 
@@ -156,7 +159,7 @@ class FakeServer:
 
     def rebuild_backend(self) -> Any:
         """A fresh wrapper over the target's pools, without any history."""
-        return sglang.build_hybrid(self.target, self.world.prefill, self.world.decode)
+        return build_target_backend(self.target)
 
     def close(self) -> None:
         """Nothing of a fake server outlives it."""
@@ -232,7 +235,7 @@ def build_fake_server(world: World) -> FakeServer:
     target.token_to_kv_pool_allocator = allocator(world, pool)
     target.guards += row_guards
     _assemble(target, world.num_layers)
-    target.attn_backend = sglang.build_hybrid(target, world.prefill, world.decode)
+    target.attn_backend = build_target_backend(target)
     if not world.has_draft_model:
         return FakeServer(world, target, None, None, capture_graphs(world, target, None, None))
     draft = FakeModelRunner(world, args, draft_config, rows, _pool(world, 1))
@@ -273,6 +276,16 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
             sglang_latent.check_arch(world, config)
             return args, config
     raise Refused("this release knows no model with a pool of its own for layers with a window")
+
+
+def build_target_backend(target: FakeModelRunner) -> Any:
+    """What the target runs on: the wrapper over two halves, in one more where the world has it."""
+    world = target.world
+
+    def hybrid() -> Any:
+        return sglang.build_hybrid(target, world.prefill, world.decode)
+
+    return overlapped_backend(hybrid) if world.wrapper == "tbo" else hybrid()
 
 
 def build_draft_backend(draft: FakeModelRunner) -> Any:

@@ -14,7 +14,8 @@ from stubs.refusal import Refused
 from stubs.tap import Tap
 from stubs.world import World
 
-# What a layer of the tiny Llama cannot be, or, of deterministic inference, what would change this process for good.
+# What a layer of the tiny Llama cannot be, or what its model does not do; of deterministic inference, what would change
+# this process for good.
 FAKE_ONLY = (
     "kv_lora_rank",
     "kv_dtype",
@@ -25,6 +26,7 @@ FAKE_ONLY = (
     "save_kv_cache",
     "logit_shift",
     "deterministic",
+    "wrapper",
 )
 
 

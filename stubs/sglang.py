@@ -102,6 +102,7 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "disable_radix_cache": not world.radix_cache,
         "disable_hybrid_swa_memory": not world.window_tokens,
         "enable_deterministic_inference": bool(world.deterministic),
+        "enable_two_batch_overlap": world.wrapper == "tbo",
     }
     wanted |= speculative_arguments(world, draft_path)
     try:

@@ -12,6 +12,7 @@ KV_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2")
 LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
 RUNNERS = ("fake", "real")
 DEVICES = ("cpu", "cuda")
+WRAPPERS = ("", "tbo")
 SPEC_MODES = ("prefill", "decode")
 
 
@@ -41,6 +42,7 @@ class World:
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
     ``kv_lora_rank`` C: multi-head latent attention, absorbed, as DeepSeek's (0 = none). One row of KV serves all heads: C
     columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
+    ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
     at once; its draft model is not driven.
@@ -83,6 +85,7 @@ class World:
     kv_scale: int = 0
     graph: int = 0
     kv_lora_rank: int = 0
+    wrapper: str = ""
     graph_max: int = 0
 
     @property
@@ -178,6 +181,7 @@ class World:
         _check_member("layout", self.layout, LAYOUTS)
         _check_member("spec_algorithm", self.spec_algorithm, speculation.ALGORITHMS)
         _check_member("spec_mode", self.spec_mode, SPEC_MODES)
+        _check_member("wrapper", self.wrapper, WRAPPERS)
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if not low <= value <= high:
@@ -190,6 +194,11 @@ class World:
             raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
         if self.kv_scale and self.kv_dtype == "auto":
             raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
+        if self.wrapper and (self.graph or not self.save_kv_cache):
+            raise WorldError(
+                f"world.wrapper is {self.wrapper!r} with graph {self.graph}, save_kv_cache {self.save_kv_cache}; "
+                "expected 0 and 1: not tried with it yet"
+            )
         self._check_latent()
         self._check_window_pool()
         self._check_graph()
@@ -272,6 +281,7 @@ NOT_LATENT = (
     "sinks",
     "v_head_dim",
     "kv_dtype",
+    "wrapper",
 )
 
 # Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.

@@ -16,7 +16,8 @@ _FLAG = "needs_cpu_seq_lens"  # from 0.5.13 on; before, lengths are always copie
 
 def host_lengths_needed(view: StepView) -> list[Fault]:
     """A wrapper over two backends that need no host lengths needs none either."""
-    if not view.plan.mode.startswith("verify") or not view.world.overlap:
+    # Two-batch overlap splits batches by their host lengths.
+    if not view.plan.mode.startswith("verify") or not view.world.overlap or view.world.wrapper:
         return []
     leaves = [getattr(view.backend, name, None) for name in _LEAVES]
     if None in leaves or not getattr(view.backend, _FLAG, False):

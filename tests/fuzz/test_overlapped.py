@@ -1,0 +1,71 @@
+"""Two-batch overlap: steps in two halves, each on a backend of its own, on a real release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Row, Verify
+from fuzz.trace import Trace
+from stubs.world import World, WorldError
+from tests.conftest import RealWorker
+
+SECONDS = 120
+PAIRS = [("triton", "fa3"), ("fa3", "flashinfer"), ("flashinfer", "triton"), ("torch_native", "triton")]
+FIRST = Extend((Row(0, 5), Row(1, 3)))
+
+
+def run(worker: Any, prefill: str, decode: str, *ops: Op, **fields: Any) -> Trace:
+    world = World(prefill=prefill, decode=decode, wrapper="tbo", **fields)
+    world.check()
+    trace: Trace = worker.run(Program(world, ops), SECONDS)
+    return trace
+
+
+def signatures(trace: Trace) -> list[str]:
+    return [str(finding.signature) for finding in trace.findings]
+
+
+@pytest.mark.parametrize(("prefill", "decode"), PAIRS)
+def test_halves_are_served_right(real_worker: RealWorker, prefill: str, decode: str) -> None:
+    # One long prompt is cut in two; one request alone leaves the first half empty.
+    ops = (FIRST, Decode((0, 1)), Extend((Row(2, 30),)), Decode((0, 1, 2)), Decode((1,)), Idle(), Decode((0,), dead=1))
+    trace = run(real_worker("0.5.23"), prefill, decode, *ops, num_layers=2)
+    modes = ["extend", "decode", "extend", "decode", "decode", "idle", "decode_padded"]
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (modes, [])
+
+
+@pytest.mark.parametrize(("prefill", "decode"), PAIRS[:3])
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+@pytest.mark.parametrize(("topk", "width"), [(1, 3), (2, 4)])
+def test_halves_of_a_verify_are_served_right(
+    real_worker: RealWorker, prefill: str, decode: str, mode: str, topk: int, width: int
+) -> None:
+    draft = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": topk, "spec_draft_tokens": width}
+    ops = (FIRST, Verify((0, 1), (1, 2)), Verify((0, 1), (2, 1), 0), Verify((1,), (1,), 0))
+    trace = run(real_worker("0.5.23"), prefill, decode, *ops, spec_mode=mode, **draft)
+    assert (
+        [step.mode for step in trace.steps].count(f"verify_{['chain', 'tree'][topk - 1]}_{mode}"),
+        trace.findings,
+    ) == (3, ())
+
+
+def test_a_mixed_batch_with_one_long_prompt_is_cut_where_no_request_ends(real_worker: RealWorker) -> None:
+    trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, Mixed((Row(2, 9),), (0, 1)))
+    assert signatures(trace) == ["bounds/contract_breach/flash_attn_with_kvcache.cu_seqlens_q"]
+
+
+def test_a_mixed_batch_of_even_halves_is_served_right(real_worker: RealWorker) -> None:
+    trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, Mixed((Row(2, 2),), (0, 1)))
+    assert signatures(trace) == []
+
+
+@pytest.mark.parametrize("fields", [{"graph": 1}, {"save_kv_cache": 0}, {"wrapper": "other"}])
+def test_what_a_world_cannot_have_with_it(fields: dict[str, Any]) -> None:
+    with pytest.raises(WorldError, match="wrapper"):
+        World(**{"wrapper": "tbo", **fields}).check()
+
+
+def test_a_world_without_it_has_the_text_it_had() -> None:
+    assert "wrapper" not in World().to_json()
