@@ -84,9 +84,9 @@ AXES: tuple[Axis, ...] = (
     _world(
         "kv_lora_rank",
         REAL,
-        "the other backends: SGLang refuses trtllm_mha",
-        "drafts: served, not drawn yet, for what older releases show there is to be read first",
-        "device cuda, graphs, fp8, save_kv_cache 0: not tried with it yet",
+        "trtllm_mha: SGLang refuses it; always, where a half serves nothing else (stubs/latent_worlds.py)",
+        "drafts: drawn where a half serves nothing else; others are served, and what older releases show is to be read first",
+        "device cuda, fp8, save_kv_cache 0: not tried with it yet",
         "windows, caps, temperatures, sinks, v_head_dim: no such model has them",
         "query_scalar: the config says how such a model scales, and hotter logits over so wide a row are all rounding",
     ),

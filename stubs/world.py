@@ -40,8 +40,8 @@ class World:
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
-    ``kv_lora_rank`` C: multi-head latent attention, absorbed, as DeepSeek's (0 = none). One row of KV serves all heads: C
-    columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
+    ``kv_lora_rank`` C: multi-head latent attention, as DeepSeek's, absorbed where its model does so (0 = none). One row of
+    KV serves all heads: C columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
     ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``

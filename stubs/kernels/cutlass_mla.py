@@ -1,4 +1,4 @@
-"""Stand-ins for sgl_kernel's CUTLASS decode of latent attention, which SGLang has up to 0.5.20 or so.
+"""Stand-ins for sgl_kernel's CUTLASS decode of latent attention, which SGLang has up to 0.5.19.
 
 The contract is read from sgl_kernel's Python wrapper and from SGLang's calls; it was not checked against the kernel.
 Differences: float32, and any latent and rotary width are allowed.
