@@ -82,6 +82,11 @@ def shown_in(trace: Trace, signature: Signature) -> Finding | None:
     return next((finding for finding in bugs(trace) if finding.signature == signature), None)
 
 
+def _others(trace: Trace, signature: Signature) -> set[Signature]:
+    """The other faults that it shows."""
+    return {finding.signature for finding in bugs(trace)} - {signature}
+
+
 def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
     """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process."""
     shown, runs, latest, shown_by = 0, 0, finding, None
@@ -120,14 +125,24 @@ def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Re
 
 
 def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:
-    """Shrink; the result is confirmed in a fresh process, and given up if it is less reliable than what it came from."""
+    """Shrink; the result is confirmed in a fresh process, and given up if it is less reliable than what it came from.
 
-    shrinking = patience.share(1 / 2)
+    No other fault than those that the program showed may slip in on the way, and one that has gone stays away: so a
+    program comes to show its own fault alone, wherever it can.
+    """
+    shrinking, signature = patience.share(1 / 2), confirmed.finding.signature
+    others = None if confirmed.trace is None else _others(confirmed.trace, signature)
 
     def shows(candidate: Program) -> bool:
+        nonlocal others
         if shrinking.is_over:
             raise StopShrinking
-        return shown_in(runner.run(candidate, patience.program_seconds), confirmed.finding.signature) is not None
+        trace = runner.run(candidate, patience.program_seconds)
+        now = _others(trace, signature)
+        if shown_in(trace, signature) is None or (others is not None and not now <= others):
+            return False
+        others = now
+        return True
 
     program = shrink(confirmed.program, shows, budget).program
     if program == confirmed.program:

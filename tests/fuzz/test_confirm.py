@@ -118,6 +118,26 @@ def test_smallest() -> None:
     assert (kinds(shrunk.program), shrunk.shown, shrunk.runs) == (SMALL, 10, 10)
 
 
+@dataclass
+class Mingled(FakeRunner):
+    """Shows other faults too: one wherever there is an idle step, one wherever nothing comes before the decode but it."""
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace:
+        own = super().run(program, timeout_seconds).findings
+        found = kinds(program)
+        others = [name for name, shows in (("idle", "idle" in found), ("bare", found == SMALL)) if shows]
+        return trace(*own, *(finding(signature=Signature("state", name, "g")) for name in others))
+
+
+def test_no_other_fault_slips_in_and_one_that_has_gone_stays_away() -> None:
+    runner = Mingled(has_decode)
+    shrunk = smallest(runner, confirm(runner, PROGRAM, finding(), FOREVER), FOREVER)
+    assert kinds(shrunk.program) == ("extend", "idle", "decode")  # without the idle step another fault shows
+    clean = PROGRAM.with_ops((*PROGRAM.ops[:1], Decode((0,)), Decode((0,))))
+    shrunk = smallest(runner, confirm(runner, clean, finding(), FOREVER), FOREVER)
+    assert kinds(shrunk.program) == kinds(clean)  # any smaller one would show a fault that this one does not
+
+
 def test_smaller_program_that_needs_a_used_process_is_given_up() -> None:
     runner = FakeRunner(lambda program, run: kinds(program) == kinds(PROGRAM) or run > 1)
     confirmed = Confirmed(PROGRAM, finding(), 3, 3)
