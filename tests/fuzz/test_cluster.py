@@ -14,6 +14,7 @@ import pytest
 
 from fuzz.campaign import CampaignError, CampaignOptions, run_campaign
 from fuzz.cluster import run_on_cluster
+from fuzz.record import Record
 from fuzz.sealed import sealed
 from tests.fuzz.conftest import MakeTarget
 from tests.fuzz.test_campaign import Log, findings, options, records  # noqa: F401 - ``options`` is a fixture
@@ -61,6 +62,24 @@ def plain(options: Any, tmp_path: Path) -> CampaignOptions:  # noqa: F811
     run_campaign(plain, Log())
     (tmp_path / "imports").unlink()
     return plain
+
+
+def test_ctrl_c_ends_it_early_and_it_goes_on(cluster: Any, options: Any) -> None:  # noqa: F811
+    def interrupt(record: Record) -> None:
+        raise KeyboardInterrupt
+
+    slow = TARGET.replace("time.sleep(0.001)", "time.sleep(0.05)")
+    chosen: CampaignOptions = options(slow, programs=30)
+    log = Log()
+    log.on_record = interrupt
+    result = run_on_cluster(chosen, cluster.address, 2, log)
+    assert (result.interrupted, 0 < result.programs < 30, result.reason) == (True, True, "")
+    assert len(records(chosen.out)) == result.programs
+    result = run_on_cluster(replace(chosen, programs=result.programs + 2), cluster.address, 2, Log())
+    assert (result.interrupted, [record.seed for record in sorted(records(chosen.out), key=lambda one: one.seed)]) == (
+        False,
+        list(range(result.programs)),
+    )
 
 
 def test_two_nodes_find_what_one_machine_finds_and_a_dead_one_costs_nothing(
