@@ -93,10 +93,10 @@ AXES: tuple[Axis, ...] = (
     _world(
         "wrapper",
         REAL,
-        "graphs, save_kv_cache 0, latent attention: not tried with two-batch overlap yet",
+        "latent attention, window_tokens: not tried with either yet; nor graphs, save_kv_cache 0 with two-batch overlap",
         "NGRAM, DFLASH: SGLang splits EAGLE's verify input alone, and raises over theirs",
         "padded steps: SGLang splits what the scheduler agreed on, which is not driven",
-        "HybridLinearAttnBackend: its linear layers are of no kernel that runs on a CPU here",
+        "linear: its linear layers are planned and not run, for their kernels are none that run on a CPU here",
     ),
     Axis("Row", "request"),
     Axis("Row", "tokens"),

@@ -33,8 +33,8 @@ def draw_kind(choices: Choices, world: World) -> World:
     narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
     if choices.chance(1, 12) and narrower:
         world = replace(world, v_head_dim=choices.pick(narrower))
-    if _may_overlap(world) and choices.chance(1, 20):
-        world = replace(world, wrapper="tbo")
+    if not world.window_tokens and choices.chance(1, 16):
+        world = replace(world, wrapper=choices.pick(("linear", "tbo") if _may_overlap(world) else ("linear",)))
     return world
 
 

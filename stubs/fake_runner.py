@@ -25,6 +25,8 @@ from stubs.layer import layer_of
 from stubs.model_attention import as_called
 from stubs.plan import StepPlan
 from stubs.refusal import Refused
+from stubs.sglang_linear import linear_backend
+from stubs.sglang_linear import request_pool as linear_request_pool
 from stubs.sglang_overlap import overlapped_backend, run_overlapped
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
@@ -141,7 +143,7 @@ class FakeServer:
         return self._run(plan, backend, inputs)
 
     def _run(self, plan: StepPlan, backend: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
-        if self.world.wrapper and not plan.on_draft and not plan.is_padded and plan.rows:
+        if self.world.wrapper == "tbo" and not plan.on_draft and not plan.is_padded and plan.rows:
             return run_overlapped(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
         writes_itself = None if self.world.save_kv_cache else plan.runner.token_to_kv_pool
         return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs, writes_itself)
@@ -227,7 +229,8 @@ def build_fake_server(world: World) -> FakeServer:
         sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if world.has_draft_model else None
-    rows = sglang_memory.request_pool(world, world.context_len + sglang_memory.row_extra(world))
+    request_pool = linear_request_pool if world.wrapper == "linear" else sglang_memory.request_pool
+    rows = request_pool(world, world.context_len + sglang_memory.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
     pool = sglang_window.hybrid_pool(world) if world.window_tokens else _pool(world, world.num_layers)
     target = FakeModelRunner(world, args, config, rows, pool)
@@ -285,6 +288,8 @@ def build_target_backend(target: FakeModelRunner) -> Any:
     def hybrid() -> Any:
         return sglang.build_hybrid(target, world.prefill, world.decode)
 
+    if world.wrapper == "linear":
+        return linear_backend(target)
     return overlapped_backend(hybrid) if world.wrapper == "tbo" else hybrid()
 
 

@@ -234,11 +234,14 @@ def build_backend(name: str, runner: Any) -> Any:
     return known[name](runner)
 
 
-def build_hybrid(runner: Any, prefill: str, decode: str) -> Any:
-    """The real HybridAttnBackend over two leaves, assembled as SGLang's model runner does (decode first)."""
+def build_hybrid(runner: Any, prefill: str, decode: str, around: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
+    """The real HybridAttnBackend over two leaves, assembled as SGLang's model runner does (decode first).
+
+    ``around`` makes of a leaf what stands in its place.
+    """
     cls = load(f"{ATTENTION}.hybrid_attn_backend").HybridAttnBackend
-    decode_backend = build_backend(decode, runner)
-    prefill_backend = build_backend(prefill, runner)
+    decode_backend = around(build_backend(decode, runner))
+    prefill_backend = around(build_backend(prefill, runner))
     return cls(model_runner=runner, prefill_backend=prefill_backend, decode_backend=decode_backend)
 
 

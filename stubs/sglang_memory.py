@@ -97,13 +97,16 @@ def take_row(pool: Any, record: Any) -> int | None:
     if not _counts_rows(pool):
         taken = pool.alloc([record])
         return None if taken is None else int(taken[0])
-    taken = pool.alloc(1)
+    taken = pool.alloc(1, **accepted(pool.alloc, reqs=[record]))
     record.req_pool_idx = None if taken is None else taken[0]
     return record.req_pool_idx
 
 
 def free_row(pool: Any, record: Any) -> None:
-    """Give a request's row back to the ReqToTokenPool."""
+    """Give a request's row back to the ReqToTokenPool, and what linear state comes with it."""
+    free_state = getattr(pool, "free_mamba_cache", None)
+    if free_state is not None:
+        free_state(record)
     pool.free(record.req_pool_idx if _counts_rows(pool) else record)
 
 

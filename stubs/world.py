@@ -12,7 +12,7 @@ KV_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2")
 LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
 RUNNERS = ("fake", "real")
 DEVICES = ("cpu", "cuda")
-WRAPPERS = ("", "tbo")
+WRAPPERS = ("", "tbo", "linear")
 SPEC_MODES = ("prefill", "decode")
 
 
@@ -42,7 +42,8 @@ class World:
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
     ``kv_lora_rank`` C: multi-head latent attention, as DeepSeek's, absorbed where its model does so (0 = none). One row of
     KV serves all heads: C columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
-    ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch.
+    ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch. "linear": of a model that has
+    linear layers beside attention, whose wrapper plans for both.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
     at once; its draft model is not driven.
@@ -194,7 +195,7 @@ class World:
             raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
         if self.kv_scale and self.kv_dtype == "auto":
             raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
-        if self.wrapper and (self.graph or not self.save_kv_cache):
+        if self.wrapper == "tbo" and (self.graph or not self.save_kv_cache):
             raise WorldError(
                 f"world.wrapper is {self.wrapper!r} with graph {self.graph}, save_kv_cache {self.save_kv_cache}; "
                 "expected 0 and 1: not tried with it yet"

@@ -20,6 +20,8 @@ from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import KVBuffer, kv_memory
 from stubs.tap import Tap
 
+WRAPPERS_MAX = 3  # two-batch overlap's over linear layers' over two halves
+
 
 def inputs_unchanged(view: StepView) -> list[Fault]:
     """A forward reads req_to_token, lengths and locations; it changes none of them."""
@@ -249,9 +251,14 @@ def _history_fault(view: StepView, what: str, detail: str) -> Fault:
 
 
 def serving_leaf(backend: Any, forward_mode: Any) -> Any:
-    """The leaf that a wrapper sends this mode to, or the backend itself where it is no wrapper."""
-    select = getattr(backend, "_select_backend", None)
-    return backend if select is None else select(forward_mode)
+    """The leaf that wrappers send this mode to, or the backend itself where it is no wrapper."""
+    for _ in range(WRAPPERS_MAX):
+        select = getattr(backend, "_select_backend", None)
+        inner = getattr(backend, "full_attn_backend", None) if select is None else select(forward_mode)
+        if inner is None:
+            break
+        backend = inner
+    return backend
 
 
 def _tensors(metadata: Any) -> Iterator[tuple[str, torch.Tensor]]:

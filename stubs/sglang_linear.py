@@ -1,0 +1,81 @@
+"""SGLang's wrapper of models that have linear layers beside attention: over both halves, with the linear layers' own planning.
+
+The linear layers themselves are not run: their kernels are none that run on a CPU here. Their backend plans each batch, over
+its own slots in SGLang's pool of request rows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from stubs.refusal import Refused
+from stubs.sglang import accepted, build_hybrid, find, load
+from stubs.sglang_flashinfer import torch_here
+from stubs.world import World
+
+ATTENTION = "sglang.srt.layers.attention.hybrid_linear_attn_backend"
+POOL = "sglang.srt.mem_cache.memory_pool:HybridReqToTokenPool"
+STATES = "sglang.srt.configs.mamba_utils"
+LAYER = 99  # of the one linear layer: behind those of attention
+STATE = {"tp_world_size": 1, "intermediate_size": 8, "n_groups": 1, "num_heads": 2, "head_dim": 4, "state_size": 4}
+
+
+def request_pool(world: World, row_width: int) -> Any:
+    """The real HybridReqToTokenPool: rows as any has, and a slot of linear state for each request."""
+    cls, shape, params = find(POOL), find(f"{STATES}:Mamba2StateShape"), find(f"{STATES}:Mamba2CacheParams")
+    if None in (cls, shape, params):
+        raise Refused("this release has no pool of request rows with linear state")
+    named = {**STATE, "conv_kernel": 4}
+    values = {
+        "size": world.max_running_requests,
+        "mamba_size": world.max_running_requests + 1,
+        "mamba_spec_state_size": world.max_running_requests + 1,
+        "max_context_len": row_width,
+        "device": world.device,
+        "enable_memory_saver": False,
+        "cache_params": params(shape=shape.create(**accepted(shape.create, **named)), layers=[LAYER]),
+        "mamba_layer_ids": [LAYER],
+        "enable_mamba_extra_buffer": False,
+        "speculative_num_draft_tokens": world.spec_draft_tokens or None,
+        "speculative_eagle_topk": world.spec_topk or None,
+        "enable_overlap_schedule": bool(world.overlap),
+    }
+    # Up to 0.5.19 what drafts need of it is put on "cuda" whatever the device is.
+    module = load(POOL.partition(":")[0])
+    with patch.object(module, "torch", module.torch if torch.cuda.is_available() else torch_here()):
+        return cls(**accepted(cls.__init__, **values))
+
+
+def linear_backend(runner: Any) -> Any:
+    """The wrapper over the two halves' and over the linear layers' backend; the layers are all of attention.
+
+    Up to 0.5.15 SGLang wraps each half, later what joins them.
+    """
+    world = runner.world
+    cls, leaf = find(f"{ATTENTION}:HybridLinearAttnBackend"), _leaf()
+
+    def wrapped(full: Any) -> Any:
+        return cls(full, leaf(runner), list(range(world.num_layers)))
+
+    if _wraps_whole():
+        return wrapped(build_hybrid(runner, world.prefill, world.decode))
+    return build_hybrid(runner, world.prefill, world.decode, around=wrapped)
+
+
+def _leaf() -> Any:
+    """The backend of linear layers: Mamba 2's, or where that wants such a model (to 0.5.18) what plans for all of them."""
+    leaf = find(f"{ATTENTION}:Mamba2AttnBackend")
+    wants_model = leaf is None or "mamba2_config" in inspect.getsource(leaf.__init__)
+    return find(f"{ATTENTION}:MambaAttnBackendBase") if wants_model else leaf
+
+
+def _wraps_whole() -> bool:
+    """Whether this release's own assembly wraps what joins two backends, and not each of them."""
+    apart = "sglang.srt.model_executor.model_runner_components.attention_backend_setup:_build_resolved_backend"
+    assembly = find(apart) or find("sglang.srt.model_executor.model_runner:ModelRunner")
+    return re.search(r"attn_backend_wrapper\(\s*\w+,\s*HybridAttnBackend", inspect.getsource(assembly)) is not None
