@@ -90,6 +90,7 @@ AXES: tuple[Axis, ...] = (
         "windows, caps, temperatures, sinks, v_head_dim: no such model has them",
         "query_scalar: the config says how such a model scales, and hotter logits over so wide a row are all rounding",
     ),
+    _world("prefix_chunk", "kv_lora_rank 0, and pairs that attend to no prompt without absorption: says nothing there"),
     _world(
         "wrapper",
         REAL,

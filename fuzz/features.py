@@ -100,4 +100,5 @@ _SWITCHES = (
     "graph",
     "graph_max",
     "kv_lora_rank",
+    "prefix_chunk",
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.choice import Choices
-from stubs.latent_worlds import LARGE_LATENT, LARGE_ROW, LATENT, LATENT_ONLY, ROW, needs_latent, with_latent
+from stubs.latent_worlds import (
+    LARGE_LATENT,
+    LARGE_ROW,
+    LATENT,
+    LATENT_ONLY,
+    ROW,
+    UNABSORBED,
+    needs_latent,
+    with_latent,
+)
 from stubs.world import World
 
 V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
@@ -88,4 +97,8 @@ def _may_be_latent(world: World) -> bool:
 
 def _with_latent(choices: Choices, world: World) -> World:
     """A model with latent attention, as DeepSeek's are: every head reads the same row. Pinned: see fuzz.axes."""
-    return with_latent(world, *choices.pick(LATENTS), choices.pick((4, 2, 8)))
+    world = with_latent(world, *choices.pick(LATENTS), choices.pick((4, 2, 8)))
+    if world.prefill in UNABSORBED and choices.chance(1, 2):
+        # A chunk is shared out among the requests: some tokens each, about a page, or all at once.
+        world = replace(world, prefix_chunk=choices.pick((16, max(16, world.page_size), 4096)))
+    return world

@@ -215,6 +215,7 @@ PASSES: tuple[Pass, ...] = (
 
 _SPEC = ("spec_algorithm", "spec_mode", "spec_steps", "spec_topk", "spec_draft_tokens")
 _PLAIN_ORDER = (
+    "prefix_chunk",
     "kv_lora_rank",
     "page_size",
     "num_layers",

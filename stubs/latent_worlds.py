@@ -10,6 +10,8 @@ from stubs.world import NOT_LATENT, World
 # SGLang's registry: "... backend can only be used with MLA models." flashinfer has a backend of its own for them, under
 # the one name.
 LATENT_ONLY = ("trtllm_mla", "flashmla", "cutlass_mla", "cutedsl_mla")
+# Whose extend is not to be had but as their model calls it: what they plan for a prompt is no absorbed attention.
+UNABSORBED = ("flashinfer", *LATENT_ONLY)
 # Serves decode alone ("only supports decoding for now"), beside this one for prefill.
 PREFILL_OF = {"cutedsl_mla": "trtllm_mla"}
 # Latent and row of DeepSeek's models, and the smaller ones that Triton's decode is written for besides.

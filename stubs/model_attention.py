@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_dense, sglang_latent
+from stubs.latent_worlds import UNABSORBED
 from stubs.world import World
 
 SPREAD = 2.0  # logits are drawn about so wide: sinks of either sign then take much of some rows and little of others
@@ -85,6 +86,6 @@ def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
 
 def _dense(world: World, layer_id: int) -> Any:
     """What attends without absorption in this layer; None where no backend of the pair is asked to."""
-    if not {world.prefill, world.decode} & set(sglang_dense.UNABSORBED):
+    if not {world.prefill, world.decode} & set(UNABSORBED):
         return None
     return sglang_dense.dense_attention(world, sglang_dense.dense_layer(world, layer_id))

@@ -6,10 +6,12 @@ attention over the same rows, whatever the model chooses.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 
+from stubs.latent_worlds import UNABSORBED
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import find, load
@@ -24,8 +26,10 @@ METHODS = {
     "MHA_ONE_SHOT": ("forward_normal_one_shot_prepare", "forward_normal_one_shot_core"),
     "MHA_CHUNKED_KV": ("forward_normal_chunked_kv_prepare", "forward_normal_chunked_kv_core"),
 }
-# The backends whose extend is not to be had but as their model calls it: what they plan for one is no absorbed attention.
-UNABSORBED = ("flashinfer", "trtllm_mla", "cutedsl_mla", "flashmla", "cutlass_mla")
+# What the first layer of a forward finds out for all of them is kept in these fields of SGLang's ForwardBatch.
+OF_A_FORWARD = "sglang.srt.model_executor.forward_batch_deepseek_mha_mixin:ForwardBatchDeepSeekMHAMixin"
+# What SGLang is told by: from which length on prefixes are attended to without absorption, and in chunks of how many tokens.
+THRESHOLD, CAPACITY = "SGLANG_CHUNKED_PREFIX_CACHE_THRESHOLD", "SGLANG_MAX_KV_CHUNK_CAPACITY"
 
 
 def dense_layer(world: World, layer_id: int) -> Any:
@@ -72,8 +76,26 @@ def dense_attention(world: World, layer: Any) -> Any:
     }
     for name, value in fields.items():
         setattr(attention, name, value)
+    tell_chunks(world)
     attention.init_mha_forward()
     return attention
+
+
+def tell_chunks(world: World) -> None:
+    """The process of the world's sizes for prefixes. Refused where the release cannot be told of another capacity."""
+    settings = {THRESHOLD: "1", CAPACITY: str(world.prefix_chunk)} if world.prefix_chunk else {}
+    for name in (THRESHOLD, CAPACITY):
+        os.environ.pop(name, None)
+    if settings and not hasattr(load("sglang.srt.environ").envs, CAPACITY):  # up to 0.5.11
+        raise Refused(f"this release has no {CAPACITY}: prefixes come in chunks of 131072 tokens")
+    os.environ.update(settings)
+
+
+def _forget(batch: Any) -> None:
+    """What the layers of an earlier forward left on the batch: SGLang makes a batch for each forward, we run one again."""
+    fields = find(OF_A_FORWARD)
+    for name in () if fields is None else fields.__annotations__:
+        setattr(batch, name, getattr(fields, name))
 
 
 def _take_gpu_paths(module: Any) -> None:
@@ -94,5 +116,7 @@ def method_of(attention: Any, world: World, forward_batch: Any) -> tuple[str, st
 
 def attend_densely(attention: Any, names: tuple[str, str], q: torch.Tensor, rows: torch.Tensor, batch: Any) -> Any:
     """The layer's output [T, heads * latent] of q [T, heads, head_dim] and rows of latent KV [T, head_dim]."""
+    if attention.attn_mha.layer_id == 0:
+        _forget(batch)
     prepare, core = (getattr(attention, name) for name in names)
     return core(*prepare(batch.positions, (q.clone(), rows.clone()), batch, None))

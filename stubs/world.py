@@ -42,6 +42,8 @@ class World:
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
     ``kv_lora_rank`` C: multi-head latent attention, as DeepSeek's, absorbed where its model does so (0 = none). One row of
     KV serves all heads: C columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
+    ``prefix_chunk`` n: such a model attends without absorption to prefixes of any length, to longer ones in chunks of n tokens
+    (SGLANG_MAX_KV_CHUNK_CAPACITY; 0 = by SGLang's own sizes, which are thousands).
     ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch. "linear": of a model that has
     linear layers beside attention, whose wrapper plans for both.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
@@ -88,6 +90,7 @@ class World:
     kv_lora_rank: int = 0
     wrapper: str = ""
     graph_max: int = 0
+    prefix_chunk: int = 0
 
     @property
     def pair(self) -> str:
@@ -209,6 +212,8 @@ class World:
 
     def _check_latent(self) -> None:
         if not self.kv_lora_rank:
+            if self.prefix_chunk:
+                raise WorldError(f"world.prefix_chunk is {self.prefix_chunk} without kv_lora_rank; expected 0")
             return
         if self.num_kv_heads != 1:
             raise WorldError(
@@ -314,6 +319,7 @@ _BOUNDS = (
     ("kv_scale", 0, 64),
     ("graph", 0, 256),
     ("kv_lora_rank", 0, 512),
+    ("prefix_chunk", 0, 1 << 17),
     ("graph_max", 0, 256),
 )
 

@@ -11,7 +11,7 @@ from fuzz.coverage import Drawn, coverage, summary, to_json
 from fuzz.program import OPS, Row
 from stubs.world import World
 
-DRAWN = coverage(("triton:fa3", "fa3:triton"), 1500)
+DRAWN = coverage(("triton:fa3", "flashinfer:triton"), 1500)
 
 
 def test_every_field_of_a_program_is_declared_once() -> None:

@@ -12,8 +12,10 @@ import pytest
 from fuzz.cells import attempts
 from fuzz.finding import Verdict
 from fuzz.generate import Limits, program_for
-from fuzz.program import Program, parse
+from fuzz.program import Decode, Extend, Finish, Program, Row, parse
 from fuzz.trace import Trace
+from stubs.latent_worlds import with_latent
+from stubs.world import World
 from tests.conftest import RealWorker
 
 pytestmark = pytest.mark.release
@@ -92,6 +94,39 @@ def test_a_mixed_batch_is_no_prompt_to_flashmla(real_worker: RealWorker) -> None
     trace = real_worker("0.5.23").run(next(attempts("flashmla:triton", "cpu")).program, SECONDS)
     assert signatures(trace) == ["contract/TypeError/FlashMLABackend.forward_extend"]
     assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
+
+
+CHUNKED = (
+    Extend((Row(0, 66), Row(3, 3))),
+    Finish((0,), keep=1),
+    Extend((Row(1, 5, cached_from=0, cached=64), Row(2, 3))),
+    Decode((1, 2, 3)),
+)
+
+
+def chunked(pair: str, prefix_chunk: int) -> Program:
+    """A prefix of 64 tokens, attended to without absorption, beside a prompt that has none."""
+    prefill, decode = pair.split(":")
+    world = World(prefill=prefill, decode=decode, page_size=64, context_len=128, max_total_tokens=1024)
+    return Program(replace(with_latent(world), prefix_chunk=prefix_chunk), CHUNKED)
+
+
+@pytest.mark.parametrize(
+    ("pair", "prefix_chunk"), [("trtllm_mla:triton", 7), ("flashinfer:fa3", 4096), ("flashmla:triton", 4096)]
+)
+def test_prefixes_are_attended_to_without_absorption(real_worker: RealWorker, pair: str, prefix_chunk: int) -> None:
+    assert signatures(real_worker("0.5.23").run(chunked(pair, prefix_chunk), SECONDS)) == []
+
+
+def test_parts_whose_weights_have_another_base_are_found(real_worker: RealWorker) -> None:
+    """SGLang merges flashinfer's LSE, of base 2, with a kernel for natural ones."""
+    trace = real_worker("0.5.23").run(chunked("flashinfer:fa3", 7), SECONDS)
+    assert signatures(trace) == ["numeric/wrong_output/FlashInferMLAAttnBackend.forward_extend"]
+
+
+def test_a_plan_that_a_wrapper_does_not_pass_on_is_found(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.16").run(chunked("flashinfer:fa3", 4096), SECONDS)
+    assert signatures(trace) == ["bounds/contract_breach/BatchPrefillWithRaggedKVCacheWrapper.qo_indptr"]
 
 
 LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}

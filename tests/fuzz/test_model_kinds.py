@@ -70,6 +70,13 @@ def test_latent_attention_is_always_drawn_for_a_backend_that_serves_nothing_else
     assert {world.page_size for world in worlds} == {32, 64}
 
 
+def test_prefixes_come_in_chunks_where_prompts_are_attended_to_without_absorption() -> None:
+    worlds = [program_for(seed, Limits(pairs=("trtllm_mla:triton",))).world for seed in range(60)]
+    assert {world.prefix_chunk for world in worlds} == {0, 16, 32, 64, 4096}
+    worlds = [program_for(seed, Limits(pairs=("triton:trtllm_mla",))).world for seed in range(60)]
+    assert {world.prefix_chunk for world in worlds} == {0}
+
+
 def test_latent_attention_is_not_drawn_where_it_is_not_served() -> None:
     limits = Limits(pairs=("trtllm_mha:triton",), shapes=("plain",))
     assert not any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from stubs import sglang_dense
 from stubs.refusal import Refused
 from stubs.world import World
 
+SIZES = ("SGLANG_CHUNKED_PREFIX_CACHE_THRESHOLD", "SGLANG_MAX_KV_CHUNK_CAPACITY")
 WORLD = World(prefill="flashinfer", num_heads=2, head_dim=6, kv_lora_rank=4)
 
 
@@ -27,6 +29,7 @@ class Mixin:
 def attention(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sglang_dense, "find", lambda place: Mixin)
     monkeypatch.setattr(sglang_dense, "load", lambda path: SimpleNamespace(merge_state_v2=None))
+    monkeypatch.setattr(sglang_dense, "tell_chunks", lambda world: None)
     return sglang_dense.dense_attention(WORLD, "layer")
 
 
@@ -46,6 +49,12 @@ def test_a_release_without_the_class_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sglang_dense, "find", lambda place: None)
     with pytest.raises(Refused, match="without absorption in its model alone"):
         sglang_dense.dense_attention(WORLD, "layer")
+
+
+class Fields:
+    """SGLang's, one of them."""
+
+    num_prefix_chunks: int | None = None
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, prefill: str, method: str) -> Any:
@@ -78,7 +87,49 @@ def test_what_is_drawn_stays_as_it_is() -> None:
         hidden[1].zero_()
         return (positions,)
 
-    attention = SimpleNamespace(prepare=prepare, core=lambda positions: positions)
+    layer = SimpleNamespace(layer_id=1)
+    attention = SimpleNamespace(attn_mha=layer, prepare=prepare, core=lambda positions: positions)
     q, rows = torch.ones(1, 2, 6), torch.ones(1, 6)
     assert sglang_dense.attend_densely(attention, ("prepare", "core"), q, rows, SimpleNamespace(positions=7)) == 7
     assert (float(q.sum()), float(rows.sum())) == (12.0, 6.0)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Tells SGLang of a world's chunks, after those of another: what the process holds then."""
+
+    def tell(prefix_chunk: int, **names: int) -> list[str | None]:
+        monkeypatch.setattr(sglang_dense, "load", lambda path: SimpleNamespace(envs=SimpleNamespace(**names)))
+        sglang_dense.tell_chunks(World(kv_lora_rank=4, head_dim=8, prefix_chunk=prefix_chunk))
+        return [os.environ.get(name) for name in SIZES]
+
+    for name in SIZES:
+        monkeypatch.setenv(name, "9")
+    return tell
+
+
+def test_sglang_is_told_the_size_of_chunks(told: Any) -> None:
+    assert told(7, SGLANG_MAX_KV_CHUNK_CAPACITY=0) == ["1", "7"]
+
+
+def test_a_world_without_has_sglangs_own_sizes(told: Any) -> None:
+    assert told(0) == [None, None]
+
+
+def test_a_release_that_cannot_be_told_is_refused(told: Any) -> None:
+    with pytest.raises(Refused, match="this release has no SGLANG_MAX_KV_CHUNK_CAPACITY"):
+        told(7)
+    assert [os.environ.get(name) for name in SIZES] == [None, None]
+
+
+@pytest.mark.parametrize(("layer", "left"), [(0, None), (1, 3)])
+def test_the_first_layer_of_a_forward_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, layer: int, left: int | None
+) -> None:
+    monkeypatch.setattr(sglang_dense, "find", lambda place: Fields)
+    batch = SimpleNamespace(positions=7, num_prefix_chunks=3)
+    attention = SimpleNamespace(
+        attn_mha=SimpleNamespace(layer_id=layer), prepare=lambda *given: given, core=lambda *given: given
+    )
+    sglang_dense.attend_densely(attention, ("prepare", "core"), torch.ones(1), torch.ones(1), batch)
+    assert batch.num_prefix_chunks == left

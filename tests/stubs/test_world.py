@@ -62,6 +62,7 @@ def test_missing_fields_take_their_defaults() -> None:
             {"kv_lora_rank": 8, "logit_cap": 30},
             "world.logit_cap is 30 with kv_lora_rank 8; expected 0: latent attention runs without it alone yet",
         ),
+        ({"prefix_chunk": 7}, "world.prefix_chunk is 7 without kv_lora_rank; expected 0"),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),
