@@ -14,6 +14,8 @@ CUDA_FAULT = "cuda_fault"
 CORRUPT = "corrupt"
 # Evidence of a finding about numbers: how many times its tolerance it was off.
 TIMES_TOLERANCE = "times_tolerance"
+# And how many times nearer it was to what the wrong rule gives that explains it.
+TIMES_NEARER = "times_nearer"
 
 
 class Verdict(str, Enum):

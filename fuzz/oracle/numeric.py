@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fuzz.finding import TIMES_TOLERANCE, Signature
+from fuzz.finding import TIMES_NEARER, TIMES_TOLERANCE, Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import kv_memory
 from stubs.layer import layer_of
@@ -38,12 +38,14 @@ def matches_reference(view: StepView) -> list[Fault]:
     for row in rows:
         # Where the inputs themselves are NaN, so is the truth: the step that made them so has been reported.
         if bool((torch.isnan(row.got) & ~torch.isnan(row.wanted)).any()):
-            return [_fault(view, "nan", row)]
+            return [_fault(view, "nan", row, _how_far(view, row, _Rule()))]
     wrong = [row for row in rows if row.excess > 0]
     if not wrong:
         return []
     worst = max(wrong, key=lambda row: row.excess)
-    return [_fault(view, kind, worst) for kind in _explain(view, wrong)]
+    rule = _explanation(view, wrong)
+    evidence = _how_far(view, worst, rule)
+    return [_fault(view, kind, worst, evidence) for kind in rule.kinds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +134,25 @@ _SCALE_EXPLANATIONS = (_Rule(("stored_kv_wrong",), pool="scaled"), _Rule(("kv_sc
 def what_is_wrong(view: StepView) -> tuple[str, ...]:
     """The kinds of what the step's outputs have wrong; none where they are right."""
     wrong = [row for row in _compared(view) if row.excess > 0]
-    return _explain(view, wrong) if wrong else ()
+    return _explanation(view, wrong).kinds if wrong else ()
 
 
-def _explain(view: StepView, wrong: list[_Compared]) -> tuple[str, ...]:
-    """What is wrong in the first rule under which every wrong row is right; wrong_output if there is none."""
+def _explanation(view: StepView, wrong: list[_Compared]) -> _Rule:
+    """The first wrong rule under which every wrong row is right; the right one if there is none."""
     for rule in _SCALE_EXPLANATIONS * bool(view.world.kv_scale) + _EXPLANATIONS:
         if all(_excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0 for row in wrong):
-            return rule.kinds
-    return _Rule().kinds
+            return rule
+    return _Rule()
+
+
+def _how_far(view: StepView, worst: _Compared, rule: _Rule) -> dict[str, str]:
+    """Evidence: how many times its tolerance the output is off, and how many times nearer to what ``rule`` gives."""
+    found = {TIMES_TOLERANCE: times_tolerance(worst.got, worst.wanted, worst.tolerance)}
+    if rule != _Rule():
+        other = _expected(view, worst.tap, worst.row, rule)
+        error, residue = (float((worst.got - one).abs().max()) for one in (worst.wanted, other))
+        found[TIMES_NEARER] = f"{error / residue if residue else math.inf:.3g}"
+    return found
 
 
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
@@ -200,7 +212,7 @@ def _mask(sliding_window: int, row: RowPlan, rule: _Rule) -> torch.Tensor:
     return mask
 
 
-def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
+def _fault(view: StepView, kind: str, compared: _Compared, evidence: dict[str, str]) -> Fault:
     row, got, wanted = compared.row, compared.got, compared.wanted
     wrong = torch.isnan(got) if kind == "nan" else (got - wanted).abs()
     error = wrong.double().amax(dim=(1, 2))
@@ -214,7 +226,7 @@ def _fault(view: StepView, kind: str, compared: _Compared) -> Fault:
         f"its token {token} of {row.count} after {row.prefix} in KV",
         {
             "tolerance": str(compared.tolerance),
-            TIMES_TOLERANCE: times_tolerance(got, wanted, compared.tolerance),
+            **evidence,
             "got": str(got[token].flatten()[:4].tolist()),
             "wanted": str(wanted[token].flatten()[:4].tolist()),
             "sliding_window": str(view.world.sliding_window),

@@ -241,6 +241,16 @@ def test_evidence_names_the_worst_token_of_the_worst_request() -> None:
     assert fault.evidence["tolerance"] == "1e-05"
 
 
+def test_evidence_says_how_much_nearer_it_is_to_what_the_wrong_rule_gives() -> None:
+    case = Case(3, 2, sliding_window=2, dtype="bfloat16")
+    right, wrong = case.output(mask("01110 00111")), case.output(mask("11110 11111"))
+    half_way = (right + wrong) / 2
+    faults = [case.judge(out)[0] for out in (wrong, half_way)]
+    assert [fault.signature.kind for fault in faults] == ["window_ignored", "wrong_output"]
+    assert float(faults[0].evidence["times_nearer"]) > 20
+    assert "times_nearer" not in faults[1].evidence
+
+
 def test_evidence_says_how_many_times_the_tolerance() -> None:
     case = Case(3, 2)
     out = case.output(mask(CAUSAL))
