@@ -220,7 +220,7 @@ def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
     listed = [line.split()[0] for line in out[out.index("Commands:") :].splitlines()[1:] if line]
-    verbs = "audit bench bisect compare contrast coverage doctor replay report run shrink support"
+    verbs = "audit bench bisect compare contrast corpus coverage doctor replay report run shrink support"
     assert listed == verbs.split()
 
 
