@@ -28,9 +28,11 @@ DRAWN, NEWEST, WITH_CODE, ANY = "drawn", "newest", "with code", "any"
 # (weight, where the next program comes from): one drawn anew need not lie near what has been seen; the newest that ran code
 # of their own are each tried with other ops behind them, which comes to what lies behind that code; variations of any that
 # ran code of their own, and of any that is kept at all.
-HOW = ((2, DRAWN), (4, NEWEST), (1, WITH_CODE), (1, ANY))
-NEWEST_TRIES = 32  # an op behind is one of six kinds, of whichever requests; what is wanted may take two
-NEWEST_MAX = 64  # of the first programs all are new
+HOW = ((2, DRAWN), (3, NEWEST), (2, WITH_CODE), (1, ANY))
+# Of the first programs all are drawn: what they come to by chance, which is most of the code, is soonest come to so.
+DRAWN_FIRST, RAREST = 24, 8  # and of what that was, so many count as new
+NEWEST_TRIES = 48  # an op behind is one of six kinds, of whichever requests; what is wanted may take two
+NEWEST_MAX = 64  # where so many wait, the oldest are no longer new
 # Of the rarest thing that an entry was first to show: so much over the times that it was met is the entry's weight.
 WEIGHT = 1000
 SHARED_EVERY = 32  # programs between two looks at what others wrote into the corpus
@@ -67,6 +69,7 @@ class Guided:
         self._known: set[int] = set()  # features that some entry has
         self._asked = 0
         self._share()
+        self._drawn_first = 0 if self._kept else DRAWN_FIRST
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -81,8 +84,12 @@ class Guided:
             if self._again:
                 return self._again.pop()
             choices = Seeded(OFFSET + seed)
-            how = choices.weigh(HOW) if self._kept else DRAWN
-            if how == DRAWN:
+            how = choices.weigh(HOW)
+            if how == DRAWN or not self._kept or self._drawn_first > 0:
+                self._drawn_first -= 1
+                if self._drawn_first == 0:
+                    rarest = sorted(self._with_code, key=self._weight)[-RAREST:]
+                    self._newest = [(kept, NEWEST_TRIES) for kept in rarest]
                 return program_for(seed, self._limits)
             if how == NEWEST and self._newest:
                 return lengthen(choices, self._take_newest(), self._limits)
@@ -120,7 +127,7 @@ class Guided:
     def _keep(self, program: Program, features: frozenset[int]) -> None:
         entry = Entry(program, features, self._version)
         kept = self._take(entry)
-        if kept.code:
+        if kept.code and self._drawn_first <= 0:
             self._newest = [*self._newest[1 - NEWEST_MAX :], (kept, NEWEST_TRIES)]
         self._corpus.add(entry)
 

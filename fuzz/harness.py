@@ -30,6 +30,7 @@ from fuzz import execute as plain
 from fuzz import slot
 from fuzz.blocks import blocks
 from fuzz.features import code_number
+from fuzz.oracle import ORACLES
 from fuzz.program import Program
 from fuzz.trace import Trace
 from stubs import interpreter
@@ -59,11 +60,11 @@ def prepare() -> str:
     return version
 
 
-def execute(program: Program) -> Trace:
+def execute(program: Program, oracles: Sequence[plain.Oracle] = ORACLES) -> Trace:
     """Run ``program``; its trace has the features of the code beside."""
     for one in (_BLOCKS, _LAUNCHES, _OPS, _SEEN):
         one.clear()
-    trace = plain.execute(program)
+    trace = plain.execute(program, oracles)
     if trace.steps:
         _end_op()
     return replace(trace, features=tuple(_OPS))
