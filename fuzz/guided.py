@@ -30,7 +30,8 @@ DRAWN, NEWEST, WITH_CODE, ANY = "drawn", "newest", "with code", "any"
 # ran code of their own, and of any that is kept at all.
 HOW = ((2, DRAWN), (3, NEWEST), (2, WITH_CODE), (1, ANY))
 # Of the first programs all are drawn: what they come to by chance, which is most of the code, is soonest come to so.
-DRAWN_FIRST, RAREST = 24, 8  # and of what that was, so many count as new
+DRAWN_FIRST = 24
+RAREST, RAREST_TRIES = 8, 6  # of what that was so many count as new, and are lengthened so often
 NEWEST_TRIES = 48  # an op behind is one of six kinds, of whichever requests; what is wanted may take two
 NEWEST_MAX = 64  # where so many wait, the oldest are no longer new
 # Of the rarest thing that an entry was first to show: so much over the times that it was met is the entry's weight.
@@ -89,7 +90,7 @@ class Guided:
                 self._drawn_first -= 1
                 if self._drawn_first == 0:
                     rarest = sorted(self._with_code, key=self._weight)[-RAREST:]
-                    self._newest = [(kept, NEWEST_TRIES) for kept in rarest]
+                    self._newest = [(kept, RAREST_TRIES) for kept in rarest]
                 return program_for(seed, self._limits)
             if how == NEWEST and self._newest:
                 return lengthen(choices, self._take_newest(), self._limits)
