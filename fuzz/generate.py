@@ -10,7 +10,7 @@ from fuzz.extent import lengths_of, tokens_of
 from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.request import InvalidOp, State, accept_max, input_max
-from fuzz.worlds import PAGE_SIZES, SHAPES, captures, draw_world, modes_of, page_sizes_for
+from fuzz.worlds import PAGE_SIZES, SHAPES, WITHOUT_GRAPHS, captures, draw_world, modes_of, page_sizes_for
 from stubs.world import World
 
 # Interpreted kernels cost per token: some 200 tokens keep a program below a second or two.
@@ -223,7 +223,10 @@ class _Drawer:
     def _padding(self) -> tuple[int, int]:
         """Dead rows, and whether another rank extends: now and then, of a rank among several."""
         # Pinned: SGLang's own runner pads by itself, and a scope that is to be exhausted is to stay small.
-        if self.world.runner == "real" or self.limits.worlds or not self.choices.chance(1, 6):
+        if self.world.runner == "real" or self.limits.worlds:
+            return 0, 0
+        # Halves without graphs know no length for dead rows: SGLang raises, and the program ends there.
+        if not self.choices.chance(1, 40 if self.world.decode in WITHOUT_GRAPHS else 6):
             return 0, 0
         return self.choices.integer(1, 3), 1 if self.choices.chance(1, 3) else 0
 
