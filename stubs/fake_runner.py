@@ -202,7 +202,7 @@ def run_layers(
 
 def _with_padding(given: LayerInput, forward_batch: Any) -> LayerInput:
     """A layer's input with rows for the tokens that a batch was padded with: what a model computes of token 0, here ones."""
-    missing = len(forward_batch.positions) - len(given[0])
+    missing = len(forward_batch.positions) - max(map(len, given))  # one of them may be short on purpose
     if missing <= 0:
         return given
     q, k, v = (torch.cat([tensor, tensor.new_ones(missing, tensor.shape[1])]) for tensor in given)
