@@ -233,7 +233,7 @@ def cold_equals_warm(view: StepView) -> list[Fault]:
             return [_history_fault(view, name, "present on one side only")]
         if one.is_floating_point() or one.dtype in (torch.uint8, torch.int8):
             continue  # bytes are a workspace: what is in it nobody wrote, or the launch before
-        one, other = _used(name, one, warm), _used(name, other, cold)
+        one, other = _read(view, name, _used(name, one, warm)), _read(view, name, _used(name, other, cold))
         if not _same(one, other):
             return [
                 _history_fault(view, name, f"warm {one.flatten()[:12].tolist()}, cold {other.flatten()[:12].tolist()}")
@@ -276,6 +276,15 @@ def _used(name: str, tensor: torch.Tensor, others: dict[str, torch.Tensor]) -> t
     """An index buffer may be longer than its indptr says; what lies behind is nobody's business."""
     bound = others.get(name.replace("indices", "indptr")) if "indices" in name else None
     return tensor if bound is None or not len(bound) else tensor[: int(bound.max())]
+
+
+def _read(view: StepView, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Of a table of pages, a row a request, what lies behind the request's last key is not read: as if it were 0."""
+    rows = view.plan.rows
+    if tensor.dim() != 2 or "indices" not in name or len(tensor) != len(rows):
+        return tensor
+    ends = [-(-(row.prefix + row.count) // view.world.page_size) for row in rows]
+    return torch.where(torch.arange(tensor.shape[1])[None] < torch.tensor(ends)[:, None], tensor.cpu(), 0)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

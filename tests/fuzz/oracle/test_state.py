@@ -343,6 +343,26 @@ def test_metadata_that_depends_on_history() -> None:
     ]
 
 
+def table(*last: int) -> Leaf:
+    """A table of pages of requests of 3 and 2 keys in pages of 1; ``last`` are the second's second and third column."""
+    pages = torch.tensor([[4, 5, 6], [1, *last]], dtype=torch.int32)
+    return Leaf(SimpleNamespace(block_kv_indices=pages, workspace=torch.tensor(last[:1], dtype=torch.uint8)))
+
+
+def test_what_stands_in_a_table_behind_the_last_key_is_not_read() -> None:
+    assert cold_equals_warm(Case().view(leaf=table(2, 9), rerun=rerun(table(2, 0)))) == []
+
+
+def test_a_page_that_is_read_is_compared_and_bytes_of_a_workspace_are_not() -> None:
+    view = Case().view(leaf=table(2, 9), rerun=rerun(table(3, 9)))
+    assert told(cold_equals_warm(view)) == [
+        (
+            "state/history_dependent/Leaf.block_kv_indices.decode",
+            "warm [4, 5, 6, 1, 2, 0], cold [4, 5, 6, 1, 3, 0]",
+        )
+    ]
+
+
 def test_metadata_on_one_side_only() -> None:
     view = Case().view(rerun=rerun(Leaf(None)))
     assert told(cold_equals_warm(view)) == [
