@@ -95,7 +95,9 @@ class CampaignOptions:
                 f"corrupt with runner {self.runner} and engine {self.engine}; expected the fake runner and engine random"
             )
         if self.corpus is not None and self.engine != ATHERIS:
-            raise CampaignError(f"corpus given with engine {self.engine}; expected engine {ATHERIS}, which builds on it")
+            raise CampaignError(
+                f"corpus given with engine {self.engine}; expected engine {ATHERIS}, which builds on it"
+            )
         if self.seed < 0:
             raise CampaignError(f"seed is {self.seed}; expected 0 or more")
         if self.pairs:

@@ -26,5 +26,6 @@ if __name__ == "__main__":
         print("seamripper is not installed; where it is: seamripper replay", __file__)
         sys.exit(125)
     target = os.environ.get("SEAMRIPPER_TARGET", "installed")
-    told = subprocess.run([seamripper, "replay", __file__, "--target", target, "--python", sys.executable])
+    command = [seamripper, "replay", __file__, "--target", target, "--python", sys.executable]
+    told = subprocess.run(command, check=False)
     sys.exit(told.returncode if told.returncode in (0, 1) else 125)

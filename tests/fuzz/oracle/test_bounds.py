@@ -22,7 +22,9 @@ def plan(*rows: tuple[list[int], int, int]) -> Any:
     parts = tuple(
         RowPlan(SimpleNamespace(slots=slots, request_id=0), 0, count, prefix) for slots, prefix, count in rows
     )  # type: ignore[arg-type]
-    return SimpleNamespace(mode="decode", runner=SimpleNamespace(token_to_kv_pool=pool), rows=parts, graph=None, may_pad=False)
+    return SimpleNamespace(
+        mode="decode", runner=SimpleNamespace(token_to_kv_pool=pool), rows=parts, graph=None, may_pad=False
+    )
 
 
 def rows(allowed: Any) -> list[int]:
