@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from stubs.latent_worlds import alone, smallest_world
+from stubs.page_sizes import unshared
 from stubs.world import SPEC_MODES, World
 
 SPEC_STEPS_MAX = 4
@@ -36,7 +37,7 @@ class Trial:
         found = {}
         for one in names:
             for other in names:
-                reason = by_itself[one] or by_itself[other]
+                reason = by_itself[one] or by_itself[other] or unshared(one, other)
                 known = reason or (one, other) == alone(other)
                 found[f"{one}:{other}"] = reason if known else self.reason(self._world(one, other))
         return found

@@ -17,6 +17,7 @@ from fuzz.targets import open_target
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
 from stubs.latent_worlds import alone
+from stubs.world import WorldError
 
 PROGRAM_SECONDS = 120.0  # as a campaign gives a program
 # Rows of the table, each with the modes of which all must run.
@@ -116,7 +117,13 @@ def _rows(name: str, run: Callable[[Program], Trace]) -> Iterator[tuple[str, Cel
         if (name, row) in NOT_HERE:
             yield row, Cell(UNTRIED)
             continue
-        trace = run(replace(plain, world=replace(plain.world, **fields)))
+        world = replace(plain.world, **fields)
+        try:
+            world.check()
+        except WorldError as error:  # no model has both
+            yield row, Cell(Verdict.UNSUPPORTED.value, str(error))
+            continue
+        trace = run(replace(plain, world=world))
         reasons = [reason_of(one) for one in trace.findings if one.verdict is trace.verdict]
         yield row, Cell(trace.verdict.value, next(iter(reasons), ""))
 

@@ -16,3 +16,11 @@ PAGE_SIZES_OF = {
 def smallest_page(*backends: str) -> int:
     """The smallest page size that all of ``backends`` take."""
     return max(PAGE_SIZES_OF.get(name, (1,))[0] for name in backends)
+
+
+def unshared(one: str, other: str) -> str:
+    """Why no page size serves both, in words; "" where one does."""
+    if one not in PAGE_SIZES_OF or other not in PAGE_SIZES_OF or set(PAGE_SIZES_OF[one]) & set(PAGE_SIZES_OF[other]):
+        return ""
+    takes = (f"{name} takes {', '.join(map(str, PAGE_SIZES_OF[name]))}" for name in (one, other))
+    return f"no page size serves both: {'; '.join(takes)}"

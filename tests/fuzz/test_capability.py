@@ -118,3 +118,16 @@ def test_a_backend_for_latent_attention_alone_is_tried_with_it() -> None:
         ("triton:flashmla", 256),
         ("flashmla:triton", 256),
     ]
+
+
+def test_halves_that_no_page_size_serves_are_not_tried_together() -> None:
+    tried: list[str] = []
+
+    def reason(world: World) -> str:
+        tried.append(world.pair)
+        return ""
+
+    found = Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "flashmla", "cutlass_mla"])
+    why = "no page size serves both: flashmla takes 64; cutlass_mla takes 128"
+    assert (found["flashmla:cutlass_mla"], found["triton:cutlass_mla"]) == (why, "")
+    assert "flashmla:cutlass_mla" not in tried
