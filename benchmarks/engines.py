@@ -78,8 +78,8 @@ def drive(clock: Clock, folder: Path) -> None:
     from fuzz import execute, harness
     from fuzz.agenda import SEED_STRIDE
     from fuzz.engines import Exhaustive, Random
-    from fuzz.generate import Limits
     from fuzz.guided import Guided
+    from fuzz.limits import Limits
     from stubs.world import World
 
     prefill, _, decode = PAIR.partition(":")

@@ -196,7 +196,8 @@ def kernel_table(torch: Any, rounds: int) -> None:
 def program_table(count: int) -> None:
     """The first ``count`` programs, each in every mode in turn."""
     from fuzz import execute
-    from fuzz.generate import Limits, program_for
+    from fuzz.generate import program_for
+    from fuzz.limits import Limits
     from fuzz.oracle import ORACLES
 
     execute.prepare()

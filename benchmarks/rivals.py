@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from fuzz.choice import Bytes
 from fuzz.extent import lengths_of
-from fuzz.generate import Limits, generate
+from fuzz.generate import generate
 from fuzz.ledger import Ledger
+from fuzz.limits import Limits
 from fuzz.mend import mend
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row
 from fuzz.request import State

@@ -30,7 +30,8 @@ from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
 from planted_shapes import FAULTS, Fault, moments
 
 from fuzz.choice import Seeded, _FromIndex
-from fuzz.generate import Limits, generate
+from fuzz.generate import generate
+from fuzz.limits import Limits
 from fuzz.program import Program
 from fuzz.shrink import shrink
 

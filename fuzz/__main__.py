@@ -11,8 +11,8 @@ import click
 
 from fuzz.answers import COULD_NOT_RUN
 from fuzz.campaign import CampaignError
-from fuzz.generate import LimitsError
 from fuzz.known_bugs import KnownBugsError
+from fuzz.limits import LimitsError
 from fuzz.process import WorkerError
 from fuzz.program import ProgramError
 from fuzz.revisions import CANNOT_TELL

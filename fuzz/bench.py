@@ -21,8 +21,9 @@ from typing import Any
 from fuzz.campaign import SEED_STRIDE
 from fuzz.confirm import bugs, shown_in
 from fuzz.finding import Signature
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.launch import WorkerOptions
+from fuzz.limits import Limits
 from fuzz.mutants import Mutant, choose
 from fuzz.order import CampaignError, CampaignOptions
 from fuzz.process import WorkerError, WorkerProcess

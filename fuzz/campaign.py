@@ -22,9 +22,9 @@ from fuzz.engines import Engine, Random, engine_of
 from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.gaps import Gaps, gaps_of, read_cells
-from fuzz.generate import Limits
 from fuzz.known import Known, read_known
 from fuzz.launch import WorkerOptions
+from fuzz.limits import Limits
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fuzz.axes import AXES, Axis
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.program import Op, Program
 
 PROGRAMS = 2000  # the rarest kind, one in a hundred, comes some twenty times

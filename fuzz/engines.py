@@ -14,8 +14,9 @@ from typing import Protocol
 from fuzz.agenda import SEED_STRIDE
 from fuzz.choice import exhaustive
 from fuzz.corrupted import corrupted
-from fuzz.generate import Limits, generate, program_for
+from fuzz.generate import generate, program_for
 from fuzz.guided import Guided
+from fuzz.limits import Limits
 from fuzz.order import ATHERIS, CampaignOptions
 from fuzz.program import Program
 from fuzz.salvage import Tell

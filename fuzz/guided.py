@@ -18,7 +18,8 @@ from fuzz.choice import Seeded
 from fuzz.corpus import Corpus, Entry
 from fuzz.features import CODE, features_of
 from fuzz.finding import Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.program import Program
 from fuzz.salvage import Tell
 from fuzz.trace import Trace

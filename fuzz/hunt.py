@@ -19,9 +19,9 @@ from fuzz.audited import Audits
 from fuzz.confirm import Patience, bugs, confirm, smallest
 from fuzz.examine import EXAMINE_SECONDS
 from fuzz.finding import Finding, Verdict
-from fuzz.generate import Limits
 from fuzz.hunted import BOTH, DETECTED, MISSED, UNCLEAR, Hunted, read_results
 from fuzz.known_bugs import AUDIT, RUN, KnownBug
+from fuzz.limits import Limits
 from fuzz.order import CampaignError
 from fuzz.process import WorkerError
 from fuzz.program import Program

@@ -13,8 +13,9 @@ from fuzz.camp import Camp
 from fuzz.campaign import SEED_STRIDE, SESSION_PROGRAMS_MAX
 from fuzz.confirm import Patience, bugs
 from fuzz.contrast import ContrastOptions, ContrastResult, in_order
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.launch import WorkerOptions
+from fuzz.limits import Limits
 from fuzz.order import CampaignError, Progress
 from fuzz.process import Ready, Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program

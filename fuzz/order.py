@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fuzz.generate import Limits, LimitsError
+from fuzz.limits import Limits, LimitsError
 from fuzz.process import Ready
 from fuzz.record import Record
 from fuzz.worker import EXECUTOR

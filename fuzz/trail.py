@@ -11,8 +11,9 @@ from pathlib import Path
 from fuzz.campaign import SEED_STRIDE, SESSION_PROGRAMS_MAX
 from fuzz.confirm import bugs
 from fuzz.finding import Finding
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.launch import WorkerOptions
+from fuzz.limits import Limits
 from fuzz.order import CampaignOptions
 from fuzz.process import WorkerProcess
 from fuzz.program import Program

@@ -12,8 +12,9 @@ from typing import Any
 from fuzz.choice import Choices
 from fuzz.edit import numbers_of, renumbered, rows_of, with_op, with_row
 from fuzz.extent import lengths_of, tokens_of
-from fuzz.generate import Limits, next_op
+from fuzz.generate import next_op
 from fuzz.ledger import Ledger
+from fuzz.limits import Limits
 from fuzz.mend import mend
 from fuzz.program import Decode, Finish, Mixed, Op, Program, Row, Verify
 from fuzz.redraw import redrawn

@@ -18,8 +18,9 @@ import pytest
 
 from fuzz import store as store_module
 from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, run_campaign
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.launch import ROOT
+from fuzz.limits import Limits
 from fuzz.process import Ready
 from fuzz.program import Extend, Program, Row, parse
 from fuzz.record import Record

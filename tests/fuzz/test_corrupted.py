@@ -9,8 +9,9 @@ import pytest
 
 from fuzz.corrupted import corrupted
 from fuzz.finding import Finding, Signature, Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.ledger import check
+from fuzz.limits import Limits
 from fuzz.order import CampaignError, CampaignOptions
 from fuzz.program import Decode, Extend, Finish, Idle, Program, ProgramError, Row, parse
 from fuzz.tally import Tally

@@ -9,8 +9,9 @@ from typing import Any
 from fuzz.agenda import SEED_STRIDE
 from fuzz.campaign import run_campaign
 from fuzz.engines import Exhaustive, Random, small_programs, small_worlds
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.ledger import check
+from fuzz.limits import Limits
 from tests.fuzz.test_campaign import Log, options, records  # noqa: F401 - ``options`` is a fixture
 
 LIMITS = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {"prefill": 4, "decode": 1}})

@@ -11,7 +11,8 @@ import pytest
 
 from fuzz.cells import attempts
 from fuzz.finding import Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Finish, Program, Row, parse
 from fuzz.trace import Trace
 from stubs.latent_worlds import with_latent

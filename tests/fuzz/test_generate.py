@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.choice import Bytes, exhaustive
-from fuzz.generate import Limits, LimitsError, generate, program_for
+from fuzz.generate import generate, program_for
 from fuzz.ledger import Ledger, check
+from fuzz.limits import Limits, LimitsError
 from fuzz.program import Extend, Program, Verify, parse
 from fuzz.request import State
 from fuzz.trace import MODES, REPLAYED

@@ -12,9 +12,10 @@ from fuzz.campaign import run_campaign
 from fuzz.corpus import Corpus, Entry
 from fuzz.features import CODE, features_of
 from fuzz.finding import Finding, Signature, Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.guided import Guided
 from fuzz.ledger import check
+from fuzz.limits import Limits
 from fuzz.order import CampaignError, CampaignOptions
 from fuzz.program import Decode, Extend, Finish, Idle, Program, Row
 from fuzz.trace import Step, Trace

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fuzz.features import CODE, code_number
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.launch import ROOT
+from fuzz.limits import Limits
 from fuzz.program import Decode, Program, Verify, parse
 from fuzz.trace import Trace
 from tests.conftest import RealWorker

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.ledger import check
+from fuzz.limits import Limits
 from fuzz.mend import mend
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from stubs.world import World

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from stubs.world import World
 
 WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]

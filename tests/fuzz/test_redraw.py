@@ -7,7 +7,8 @@ from dataclasses import fields
 import pytest
 
 from fuzz.choice import Choices, Exhaustive, Seeded
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.redraw import redrawn, steered
 from fuzz.worlds import draw_world
 from stubs.world import World

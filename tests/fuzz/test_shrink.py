@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.ledger import check
+from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Finish, Mixed, Program, ProgramError, Retract, Row, Verify, parse
 from fuzz.reduce import PASSES
 from fuzz.shrink import Budget, Shrunk, StopShrinking, shrink

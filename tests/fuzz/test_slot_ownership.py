@@ -10,7 +10,8 @@ import os
 import pytest
 
 from fuzz.finding import Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Program, Row
 from fuzz.trace import Trace
 from stubs.world import World

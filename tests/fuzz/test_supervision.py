@@ -12,7 +12,8 @@ import pytest
 from fuzz import campaign as campaign_module
 from fuzz.campaign import CampaignOptions, run_campaign
 from fuzz.finding import Finding, Verdict
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.process import WorkerError, WorkerProcess
 from fuzz.program import Decode, Extend, Program, Row
 from fuzz.slot import begin, begin_op, op_begun, open_slot, watch_in

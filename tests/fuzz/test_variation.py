@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from fuzz.choice import Seeded
 from fuzz.extent import tokens_of
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
 from fuzz.ledger import Ledger, check
+from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Finish, Idle, Op, Program, Retract, Row, Verify
 from fuzz.variation import VARIATIONS, Varier, fitted, vary
 from stubs.world import World

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fuzz.generate import Limits, program_for
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from stubs.world import World
 
 WORLDS = tuple(program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(600))
