@@ -110,7 +110,8 @@ def run_column(
     clock, reading = _Clock(), Reading(target, rig.python)
     for index in _open(answers):
         if asks[index].saved.repro.is_gap:
-            answers[index] = replace(answers[index], sample=reading.look(asks[index].saved.repro))
+            sample = reading.look(asks[index].saved.repro)
+            answers[index] = replace(answers[index], sample=sample, sglang_version=reading.sglang_version)
             _keep(answers[index], shelf)
     left = _open(answers)
     if left:

@@ -11,6 +11,7 @@ from fuzz.repro import Repro
 from fuzz.revisions.sample import Run, Sample
 from fuzz.targets import open_target
 
+RELEASE = "pypi:"
 # The audits of targets that are compared side by side would switch the garbage collector on for each other.
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -21,6 +22,7 @@ class Reading:
 
     target: str
     python: str
+    sglang_version: str = ""  # once read, where the target's name tells it
     _report: AuditReport | None = None
 
     def look(self, repro: Repro) -> Sample:
@@ -33,6 +35,7 @@ class Reading:
     def _read(self) -> AuditReport:
         if self._report is None:
             with open_target(self.target) as had, _ONE_AT_A_TIME:
+                self.sglang_version = self.target.removeprefix(RELEASE) if self.target.startswith(RELEASE) else ""
                 self._report = audit(had.folder or installed_folder(self.python))
         return self._report
 
