@@ -34,6 +34,9 @@ UNEXPLAINED = "wrong_output"
 def matches_reference(view: StepView) -> list[Fault]:
     """The worst deviation of the step, if it is beyond the dtype's tolerance (atol = rtol)."""
     view = view.eagerly()
+    misshapen = [tap for tap in view.taps if not _is_an_output(view, tap)]
+    if misshapen:
+        return [_wrong_shape(view, misshapen[0])]
     rows = list(_compared(view))
     for row in rows:
         # Where the inputs themselves are NaN, so is the truth: the step that made them so has been reported.
@@ -46,6 +49,22 @@ def matches_reference(view: StepView) -> list[Fault]:
     rule = _explanation(view, wrong)
     evidence = _how_far(view, worst, rule)
     return [_fault(view, kind, worst, evidence) for kind in rule.kinds]
+
+
+def _is_an_output(view: StepView, tap: Tap) -> bool:
+    """Whether a row of all heads was given for each token."""
+    tokens = view.plan.tokens
+    return len(tap.out) == tokens and tap.out.numel() == tokens * view.world.num_heads * view.world.v_dim
+
+
+def _wrong_shape(view: StepView, tap: Tap) -> Fault:
+    wanted = (view.plan.tokens, view.world.num_heads * view.world.v_dim)
+    return Fault(
+        Signature("numeric", "wrong_shape", f"{type(view.leaf).__name__}.{view.method}"),
+        f"{view.plan.mode} on {type(view.leaf).__name__}: output of a wrong shape",
+        f"layer {tap.layer_index} gave {tuple(tap.out.shape)}, expected {wanted}",
+        {},
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,3 +287,10 @@ def test_tolerance_is_the_dtypes_own(dtype: str, error: float, kinds: list[str])
     out = case.output(mask(CAUSAL))
     out[2, :4] += error
     assert [fault.signature.kind for fault in case.judge(out)] == kinds
+
+
+@pytest.mark.parametrize("shape", [(4, 15), (3, 16), (64, 1)])
+def test_output_of_another_shape_is_a_fault_of_its_own(shape: tuple[int, int]) -> None:
+    (fault,) = Case(3, 2).judge(torch.zeros(shape))
+    assert str(fault.signature) == "numeric/wrong_shape/Leaf.forward_extend"
+    assert fault.message == f"layer 0 gave {shape}, expected (4, 16)"
