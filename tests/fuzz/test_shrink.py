@@ -242,7 +242,7 @@ def test_what_the_predicate_raises_comes_through() -> None:
 @pytest.mark.parametrize("name", ["chunked", "prefix_hit", "verify_tree"])
 def test_a_pass_lists_a_bounded_number_of_candidates(name: str) -> None:
     program = replace(parse((DATA / f"{name}.jsonl").read_text()), seed=9)
-    assert max(sum(1 for _ in one(program)) for one in PASSES) < 60
+    assert max(sum(1 for _ in one(program)) for one in PASSES) < 70
 
 
 @pytest.mark.parametrize("seed", range(5))
