@@ -1,4 +1,4 @@
-"""Small cuts on ops: take a request or a row out, swap or lengthen a row, join two chunks; nothing checks validity."""
+"""Small cuts: take a request or a row out, swap or lengthen a row, join two chunks; nothing checks validity."""
 
 from __future__ import annotations
 
@@ -121,3 +121,11 @@ def without_row(op: Op, number: int) -> Op | None:
     if rows:
         return replace(op, rows=rows)
     return Decode(op.requests) if isinstance(op, Mixed) else None
+
+
+def smaller(value: int, least: int) -> Iterator[int]:
+    """Values below ``value``: the least, then ever nearer, to one less."""
+    gap = value - least
+    while gap > 0:
+        yield value - gap
+        gap //= 2

@@ -155,10 +155,14 @@ class Program:
         return replace(self, ops=ops)
 
 
+def plainest(world: World) -> World:
+    """The world with every default that has the backends, the runner and the device of ``world``."""
+    return World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
+
+
 def world_cost(world: World) -> int:
     """How far a world is from the plainest one: the number of fields that differ from the defaults, sizes included."""
-    plain = World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
-    ours, theirs = asdict(world), asdict(plain)
+    ours, theirs = asdict(world), asdict(plainest(world))
     sizes = world.num_heads + world.num_layers + world.page_size + world.head_dim // 8 + world.context_len // 16
     differing = sum(int(ours[name] != theirs[name]) for name in ours)
     # EAGLE is what scripts have; the other algorithms differ from the default in as many fields.
@@ -219,11 +223,6 @@ def op_from_json(data: object, where: str) -> Op:
         "rows": lambda v: tuple(_row_from_json(row, where) for row in _list(v, where, "rows")),
         "requests": lambda v: _ints(v, where, "requests"),
         "accepts": lambda v: _ints(v, where, "accepts"),
-        "keep": lambda v: _int(v, where, "keep"),
-        "draft_extend": lambda v: _int(v, where, "draft_extend"),
-        "draft_decode": lambda v: _int(v, where, "draft_decode"),
-        "dead": lambda v: _int(v, where, "dead"),
-        "beside_extend": lambda v: _int(v, where, "beside_extend"),
     }
     values: dict[str, Any] = {}
     known = set(_BY_KIND[name].__dataclass_fields__)
@@ -232,7 +231,7 @@ def op_from_json(data: object, where: str) -> Op:
             continue
         if key not in known:
             raise ProgramError(f"{where}: {name} has the unknown field {key!r}")
-        values[key] = parsers[key](value)
+        values[key] = parsers[key](value) if key in parsers else _int(value, where, key)
     try:
         return _BY_KIND[name](**values)
     except TypeError as error:

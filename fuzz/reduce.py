@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from fuzz.edit import (
     grow_last_row,
     join_chunk,
     numbers_in,
     numbers_of,
+    renumbered,
     rows_of,
+    smaller,
     with_op,
     with_row,
     with_rows,
@@ -23,8 +24,8 @@ from fuzz.edit import (
     without_hit,
     without_request,
 )
-from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Verify
-from stubs.world import World
+from fuzz.plain_world import plain_world
+from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Program, Retract, Verify
 
 Pass = Callable[[Program], Iterator[Program]]
 
@@ -110,10 +111,10 @@ def shorten(program: Program) -> Iterator[Program]:
     """Fewer tokens: one everywhere, then row by row one, a half, ... one less; cached prefixes too, by pages."""
     yield program.with_ops(tuple(with_rows(op, lambda row: replace(row, tokens=1)) for op in program.ops))
     for index, row in rows_of(program):
-        for tokens in _smaller(row.tokens, 1):
+        for tokens in smaller(row.tokens, 1):
             yield with_row(program, index, row, replace(row, tokens=tokens))
         page = program.world.page_size
-        for pages in _smaller(row.cached // page, 1):
+        for pages in smaller(row.cached // page, 1):
             yield with_row(program, index, row, replace(row, cached=pages * page))
 
 
@@ -126,7 +127,7 @@ def plain_steps(program: Program) -> Iterator[Program]:
                 yield with_op(program, index, replace(op, draft_decode=0))
             yield with_op(program, index, replace(op, draft_extend=0))
             for at, accept in enumerate(op.accepts):
-                for fewer in _smaller(accept, 1):
+                for fewer in smaller(accept, 1):
                     accepts = (*op.accepts[:at], fewer, *op.accepts[at + 1 :])
                     yield with_op(program, index, replace(op, accepts=accepts))
         if isinstance(op, Finish):
@@ -134,27 +135,8 @@ def plain_steps(program: Program) -> Iterator[Program]:
         if isinstance(op, (Decode, Idle)):
             yield with_op(program, index, replace(op, dead=0, beside_extend=0))
             yield with_op(program, index, replace(op, beside_extend=0))
-            for dead in _smaller(op.dead, 0):
+            for dead in smaller(op.dead, 0):
                 yield with_op(program, index, replace(op, dead=dead))
-
-
-def plain_world(program: Program) -> Iterator[Program]:
-    """The plainest world; without speculation; then field by field the default, or a smaller value."""
-    world = program.world
-    plain = World(prefill=world.prefill, decode=world.decode, runner=world.runner, device=world.device)
-    spec = {name: getattr(world, name) for name in _SPEC}
-    no_spec = {name: getattr(plain, name) for name in _SPEC}
-    for settings in (no_spec, spec):
-        yield replace(program, world=replace(plain, **settings))
-    yield replace(program, world=replace(world, **no_spec))
-    for name in _PLAIN_ORDER:
-        yield _with_setting(program, name, getattr(plain, name))
-    for name in ("num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "context_len"):
-        # Powers of two only: odd sizes are no server's, and would not be simpler to read.
-        for power in range(getattr(world, name).bit_length()):
-            yield _with_setting(program, name, 1 << power)
-    if world.is_speculative:
-        yield from _smaller_spec(program)
 
 
 def zero_seed(program: Program) -> Iterator[Program]:
@@ -166,24 +148,9 @@ def zero_seed(program: Program) -> Iterator[Program]:
 def renumber(program: Program) -> Iterator[Program]:
     """Requests numbered in order of first appearance."""
     names = {number: index for index, number in enumerate(numbers_of(program))}
-
-    def rename(op: Op) -> Op:
-        op = with_rows(
-            op,
-            lambda row: replace(
-                row,
-                request=names[row.request],
-                cached_from=None if row.cached_from is None else names[row.cached_from],
-            ),
-        )
-        if isinstance(op, (Mixed, Decode, Verify, Finish, Retract)):
-            return replace(op, requests=tuple(names[number] for number in op.requests))
-        return op
-
-    yield program.with_ops(tuple(rename(op) for op in program.ops))
+    yield program.with_ops(tuple(renumbered(op, names.__getitem__) for op in program.ops))
 
 
-# Big cuts first, so that the small ones work on little; the world after the ops, for it re-runs them all.
 def order_requests(program: Program) -> Iterator[Program]:
     """An op's requests in rising order; a verify's accepts stay in their places, or go with their requests."""
     for index, op in enumerate(program.ops):
@@ -195,6 +162,7 @@ def order_requests(program: Program) -> Iterator[Program]:
             yield with_op(program, index, replace(op, requests=requests, accepts=accepts))
 
 
+# Big cuts first, so that the small ones work on little; the world after the ops, for it re-runs them all.
 PASSES: tuple[Pass, ...] = (
     drop_trailing_ops,
     drop_op_ranges,
@@ -212,95 +180,3 @@ PASSES: tuple[Pass, ...] = (
     renumber,
     order_requests,
 )
-
-_SPEC = ("spec_algorithm", "spec_mode", "spec_steps", "spec_topk", "spec_draft_tokens")
-_PLAIN_ORDER = (
-    "prefix_chunk",
-    "kv_lora_rank",
-    "page_size",
-    "num_layers",
-    "num_heads",
-    "num_kv_heads",
-    "head_dim",
-    "dtype",
-    "layout",
-    "overlap",
-    "sliding_window",
-    "logit_cap",
-    "context_len",
-    "max_running_requests",
-    "max_total_tokens",
-    "spec_mode",
-    "query_scalar",
-    "alternate_layers",
-    "xai_temperature_len",
-    "save_kv_cache",
-    "deterministic",
-    "logit_shift",
-    "window_tokens",
-    "radix_cache",
-    "sinks",
-    "v_head_dim",
-    "kv_scale",
-    "kv_dtype",
-    "graph_max",
-    "graph",
-    "wrapper",
-)
-
-
-def _with_setting(program: Program, name: str, value: Any) -> Program:
-    """``program`` in a world with one field changed, and the fields that must go with it."""
-    world = replace(program.world, **{name: value})
-    if world.num_heads % world.num_kv_heads:
-        world = replace(world, num_kv_heads=1)
-    if not (world.sliding_window and world.alternate_layers and world.num_layers > 1):
-        world = replace(world, window_tokens=0)
-    if not world.graph or world.graph_max > world.max_running_requests:
-        world = replace(world, graph_max=0)
-    for pool in ("max_total_tokens", "window_tokens"):
-        size = getattr(world, pool)
-        world = replace(world, **{pool: size // world.page_size * world.page_size})
-    return replace(program, world=world)
-
-
-def _smaller_spec(program: Program) -> Iterator[Program]:
-    """Chains in place of trees, fewer steps, fewer branches, fewer drafted tokens."""
-    world = program.world
-    if not world.has_draft_model:
-        yield from _smaller_modelless(program)
-        return
-    for steps in _smaller(world.spec_steps + 1, 2):
-        yield replace(program, world=replace(world, spec_topk=1, spec_steps=steps - 1, spec_draft_tokens=steps))
-    yield replace(program, world=replace(world, spec_topk=1, spec_draft_tokens=world.spec_steps + 1))
-    if world.spec_topk > 1:
-        for steps in range(1, world.spec_steps + 1):
-            for topk in range(2, world.spec_topk + 1):
-                width = min(world.spec_draft_tokens, 1 + topk + (steps - 1) * topk * topk)
-                for fewer in [*_smaller(width, 2), width]:
-                    smaller = replace(world, spec_steps=steps, spec_topk=topk, spec_draft_tokens=fewer)
-                    yield replace(program, world=smaller)
-
-
-def _smaller_modelless(program: Program) -> Iterator[Program]:
-    """EAGLE's chain or tree in place of what other algorithms draft; then fewer drafted tokens, and a corpus less broad."""
-    world = program.world
-    width, least = world.spec_draft_tokens, 1
-    chain = replace(world, spec_algorithm="EAGLE", spec_steps=width - 1, spec_topk=1)
-    yield replace(program, world=chain)
-    if world.spec_algorithm == "NGRAM":
-        yield replace(program, world=replace(chain, spec_steps=max(1, width // 4), spec_topk=2))
-        least = world.spec_topk
-        for topk in range(1, world.spec_topk):
-            yield replace(program, world=replace(world, spec_topk=topk, spec_steps=width // topk))
-    for fewer in _smaller(width, max(2, least)):
-        steps = fewer // world.spec_topk if world.spec_algorithm == "NGRAM" else 1
-        yield replace(program, world=replace(world, spec_draft_tokens=fewer, spec_steps=steps))
-
-
-def _smaller(value: int, least: int) -> Iterator[int]:
-    """Values below ``value``: the least, then ever nearer, to one less."""
-    gap = value - least
-    while gap > 0:
-        yield value - gap
-        gap //= 2

@@ -8,7 +8,6 @@ from fuzz import reduce
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from stubs.world import World
 
-CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
 FIRST = Extend((Row(0, 5),))
 
 # pass, ops, the ops of its candidates in order
@@ -110,32 +109,6 @@ def test_seeds_that_are_tried() -> None:
     assert [candidate.seed for candidate in reduce.zero_seed(Program(World(), (), seed=99))] == [0, 1, 2]
 
 
-def test_the_plainest_world_is_tried_first() -> None:
-    world = World(prefill="fa3", decode="flex", runner="real", page_size=8, overlap=0, logit_cap=30, layout="shuffled")
-    first = next(iter(reduce.plain_world(Program(world, ()))))
-    assert first.world == World(prefill="fa3", decode="flex", runner="real")
-
-
-def test_a_plain_world_that_still_speculates_is_tried_next() -> None:
-    candidates = list(reduce.plain_world(Program(World(**{**CHAIN.to_json(), "page_size": 8}), ())))
-    assert candidates[1].world == CHAIN
-
-
-def test_a_world_is_made_plain_field_by_field() -> None:
-    worlds = [candidate.world for candidate in reduce.plain_world(Program(World(page_size=8, num_layers=2), ()))]
-    assert World(page_size=8) in worlds and World(num_layers=2) in worlds and World(page_size=2, num_layers=2) in worlds
-
-
-def test_a_smaller_page_keeps_the_pool_whole() -> None:
-    world = World(page_size=8, max_total_tokens=24)
-    assert World(page_size=4, max_total_tokens=24) in [c.world for c in reduce.plain_world(Program(world, ()))]
-
-
-def test_a_tree_may_become_a_chain() -> None:
-    tree = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=2, spec_draft_tokens=5)
-    assert CHAIN in [candidate.world for candidate in reduce.plain_world(Program(tree, ()))]
-
-
 def test_every_pass_stands_in_the_tuple_once() -> None:
     assert [one.__name__ for one in reduce.PASSES] == [
         "drop_trailing_ops",
@@ -164,24 +137,3 @@ def test_requests_are_put_in_order_with_and_without_their_accepts() -> None:
         (Verify((0, 1), (2, 1)),),
     ]
     assert list(reduce.order_requests(Program(world, (Verify((0, 1), (1, 2)),)))) == []
-
-
-def test_what_a_corpus_drafts_becomes_what_eagle_drafts_or_less() -> None:
-    world = World(spec_algorithm="NGRAM", spec_steps=2, spec_topk=2, spec_draft_tokens=4)
-    program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
-    spec = [
-        (one.spec_algorithm, one.spec_steps, one.spec_topk, one.spec_draft_tokens)
-        for one in (variant.world for variant in reduce.plain_world(program))
-    ]
-    wanted = [("EAGLE", 3, 1, 4), ("EAGLE", 1, 2, 4), ("NGRAM", 4, 1, 4), ("NGRAM", 1, 2, 2), ("NGRAM", 1, 2, 3)]
-    assert spec[-len(wanted) :] == wanted
-
-
-def test_a_block_becomes_a_chain_or_shorter() -> None:
-    world = World(spec_algorithm="DFLASH", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
-    program = Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,))))
-    spec = [
-        (one.world.spec_algorithm, one.world.spec_steps, one.world.spec_draft_tokens)
-        for one in reduce.plain_world(program)
-    ]
-    assert spec[-3:] == [("EAGLE", 3, 4), ("DFLASH", 1, 2), ("DFLASH", 1, 3)]
