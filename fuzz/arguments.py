@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stubs.world import DEVICES, RUNNERS
+from stubs.world_rules import DEVICES, RUNNERS
 
 WORKERS_MAX = 4  # by default: each imports SGLang and torch, and holds one to two GB
 F = TypeVar("F", bound=Callable[..., Any])

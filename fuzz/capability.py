@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from stubs.latent_worlds import alone, smallest_world
 from stubs.page_sizes import unshared
-from stubs.world import SPEC_MODES, World
+from stubs.world import World
+from stubs.world_rules import SPEC_MODES
 
 SPEC_STEPS_MAX = 4
 # Two steps of drafting need a draft decode backend; one does not, and starts with names that have none.

@@ -9,7 +9,8 @@ from fuzz.finding import Finding, Verdict
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
 from fuzz.trace import MODES, REPLAYED, Trace
 from stubs.latent_worlds import smallest_world
-from stubs.world import SPEC_MODES, World
+from stubs.world import World
+from stubs.world_rules import SPEC_MODES
 
 CELLS = MODES
 DRAFTS = ("draft_prefill", "draft_decode", "draft_extend")

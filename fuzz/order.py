@@ -12,7 +12,7 @@ from fuzz.limits import Limits, LimitsError
 from fuzz.process import Ready
 from fuzz.record import Record
 from fuzz.worker import EXECUTOR
-from stubs.world import DEVICES, RUNNERS
+from stubs.world_rules import DEVICES, RUNNERS
 
 ATHERIS = "atheris"
 ENGINES = ("random", "exhaustive", ATHERIS)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from fuzz.choice import Choices
 from fuzz.model_kinds import draw_kind
 from stubs.page_sizes import PAGE_SIZES_OF
-from stubs.world import LAYOUTS, SPEC_MODES, World
+from stubs.world import World
+from stubs.world_rules import LAYOUTS, SPEC_MODES
 
 PAGE_SIZES = (1, 2, 4, 8, 16)
 LARGE_PAGES = (32, 64, 128)  # served, but few programs come to the end of such a page

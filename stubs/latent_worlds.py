@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stubs.page_sizes import smallest_page
-from stubs.world import NOT_LATENT, World
+from stubs.world import World
+from stubs.world_rules import NOT_LATENT
 
 # SGLang's registry: "... backend can only be used with MLA models." flashinfer has a backend of its own for them, under
 # the one name.

@@ -6,14 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from stubs import speculation
-
-DTYPES = ("float32", "float16", "bfloat16")
-KV_DTYPES = ("auto", "fp8_e4m3", "fp8_e5m2")
-LAYOUTS = ("contiguous", "shuffled", "interleaved", "descending")
-RUNNERS = ("fake", "real")
-DEVICES = ("cpu", "cuda")
-WRAPPERS = ("", "tbo", "linear")
-SPEC_MODES = ("prefill", "decode")
+from stubs.world_rules import fault_of
 
 
 class WorldError(ValueError):
@@ -173,84 +166,9 @@ class World:
 
     def check(self) -> None:
         """Raise WorldError on the first rule broken."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            wanted = int if field.type == "int" else str
-            if type(value) is not wanted:
-                raise WorldError(f"world.{field.name} is {value!r}; expected {wanted.__name__}")
-        _check_member("runner", self.runner, RUNNERS)
-        _check_member("device", self.device, DEVICES)
-        _check_member("dtype", self.dtype, DTYPES)
-        _check_member("kv_dtype", self.kv_dtype, KV_DTYPES)
-        _check_member("layout", self.layout, LAYOUTS)
-        _check_member("spec_algorithm", self.spec_algorithm, speculation.ALGORITHMS)
-        _check_member("spec_mode", self.spec_mode, SPEC_MODES)
-        _check_member("wrapper", self.wrapper, WRAPPERS)
-        for name, low, high in _BOUNDS:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise WorldError(f"world.{name} is {value}; expected {low}..{high}")
-        if self.num_heads % self.num_kv_heads:
-            raise WorldError(f"world.num_heads {self.num_heads} is no multiple of num_kv_heads {self.num_kv_heads}")
-        if self.max_total_tokens % self.page_size:
-            raise WorldError(f"world.max_total_tokens {self.max_total_tokens} is no multiple of page {self.page_size}")
-        if self.xai_temperature_len == 1:
-            raise WorldError("world.xai_temperature_len is 1, whose logarithm is 0; expected 0 (none) or 2 and more")
-        if self.kv_scale and self.kv_dtype == "auto":
-            raise WorldError(f"world.kv_scale is {self.kv_scale} with kv_dtype 'auto'; expected 0: only fp8 is scaled")
-        if self.wrapper == "tbo" and (self.graph or not self.save_kv_cache):
-            raise WorldError(
-                f"world.wrapper is {self.wrapper!r} with graph {self.graph}, save_kv_cache {self.save_kv_cache}; "
-                "expected 0 and 1: not tried with it yet"
-            )
-        self._check_latent()
-        self._check_window_pool()
-        self._check_graph()
-        fault = speculation.fault_of(*self._speculation)
+        fault = fault_of(self)
         if fault:
             raise WorldError(fault)
-
-    def _check_latent(self) -> None:
-        if not self.kv_lora_rank:
-            if self.prefix_chunk:
-                raise WorldError(f"world.prefix_chunk is {self.prefix_chunk} without kv_lora_rank; expected 0")
-            return
-        if self.num_kv_heads != 1:
-            raise WorldError(
-                f"world.num_kv_heads is {self.num_kv_heads} with a kv_lora_rank; expected 1: all share a row"
-            )
-        if self.kv_lora_rank >= self.head_dim:
-            raise WorldError(
-                f"world.kv_lora_rank is {self.kv_lora_rank} with head_dim {self.head_dim}; expected fewer: head_dim is "
-                "the latent and the rotary key"
-            )
-        plain = World()
-        for name in NOT_LATENT:
-            if getattr(self, name) != getattr(plain, name):
-                raise WorldError(
-                    f"world.{name} is {getattr(self, name)!r} with kv_lora_rank {self.kv_lora_rank}; "
-                    f"expected {getattr(plain, name)!r}: latent attention runs without it alone yet"
-                )
-
-    def _check_graph(self) -> None:
-        if self.graph_max and not self.graph:
-            raise WorldError(f"world.graph_max is {self.graph_max} without graphs; expected 0")
-        if self.graph_max > self.max_running_requests:
-            raise WorldError(
-                f"world.graph_max {self.graph_max} is above max_running_requests {self.max_running_requests}"
-            )
-
-    def _check_window_pool(self) -> None:
-        if not self.window_tokens:
-            return
-        window, alternate, layers = self.sliding_window, self.alternate_layers, self.num_layers
-        if not (window and alternate and layers > 1):
-            raise WorldError(
-                f"world.window_tokens is {self.window_tokens} with {window=} {alternate=} {layers=}; "
-                "expected a window, on every second of two layers or more"
-            )
-        if self.window_tokens % self.page_size:
-            raise WorldError(f"world.window_tokens {self.window_tokens} is no multiple of page {self.page_size}")
 
     def to_json(self) -> dict[str, Any]:
         """Every field of the first format, and later ones where they differ from their default."""
@@ -273,57 +191,3 @@ class World:
 
 # How many fields the first format had: programs without the later ones keep the text and hash they had.
 _FIRST_FIELDS = 22
-
-# What models with latent attention do not have, or what was not tried with them yet.
-NOT_LATENT = (
-    "sliding_window",
-    "logit_cap",
-    "query_scalar",
-    "alternate_layers",
-    "xai_temperature_len",
-    "save_kv_cache",
-    "logit_shift",
-    "window_tokens",
-    "sinks",
-    "v_head_dim",
-    "kv_dtype",
-    "wrapper",
-)
-
-# Upper bounds keep a malformed file from asking for gigabytes; they lie far above what the generator draws.
-_BOUNDS = (
-    ("num_heads", 1, 128),
-    ("num_kv_heads", 1, 128),
-    ("head_dim", 8, 576),
-    ("num_layers", 1, 8),
-    ("page_size", 1, 128),
-    ("context_len", 8, 65536),
-    ("max_running_requests", 1, 256),
-    ("max_total_tokens", 8, 1 << 20),
-    ("sliding_window", 0, 65536),
-    ("logit_cap", 0, 1000),
-    ("overlap", 0, 1),
-    ("spec_steps", 0, 16),
-    ("spec_topk", 0, 16),
-    ("spec_draft_tokens", 0, 64),
-    ("query_scalar", 0, 65536),
-    ("alternate_layers", 0, 1),
-    ("xai_temperature_len", 0, 65536),
-    ("save_kv_cache", 0, 1),
-    ("deterministic", 0, 1),
-    ("logit_shift", -400, 400),
-    ("window_tokens", 0, 1 << 20),
-    ("radix_cache", 0, 1),
-    ("sinks", 0, 1),
-    ("v_head_dim", 0, 512),
-    ("kv_scale", 0, 64),
-    ("graph", 0, 256),
-    ("kv_lora_rank", 0, 512),
-    ("prefix_chunk", 0, 1 << 17),
-    ("graph_max", 0, 256),
-)
-
-
-def _check_member(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise WorldError(f"world.{name} is {value!r}; expected one of {', '.join(repr(a) for a in allowed)}")
