@@ -26,7 +26,7 @@ from fuzz.trace import Step, Trace
 from fuzz.unmask import Supply, past_masks, supply_for
 from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, scalar_indexing, sglang, uninitialised
 from stubs.batch import Scheduler
-from stubs.fake_runner import build_fake_server
+from stubs.fake_server import build_fake_server
 from stubs.interpreter_log import Violation
 from stubs.latent_worlds import LATENT_ONLY
 from stubs.layer_inputs import draw_inputs

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from stubs import sglang_draft
+from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.world import World
-
-LayerInput = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from stubs import sglang_draft, sglang_graph
-from stubs.draft_steps import DraftModel, DraftRun, LayerInput, by_step, joined
+from stubs.draft_steps import DraftModel, DraftRun, by_step, joined
 from stubs.graph_runner import Buffers, GraphRunner
+from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.tiny_model import VOCAB_SIZE
 

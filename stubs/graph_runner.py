@@ -18,10 +18,9 @@ import torch
 
 from stubs import sglang, sglang_graph
 from stubs.graph import Graph, HostRead
+from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.world import World
-
-LayerInput = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

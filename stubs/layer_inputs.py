@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 
 from stubs.sglang import DTYPES
 from stubs.world import World
 
+# One layer's attention input: q [T, heads * dim], k [T, kv_heads * dim], v [T, kv_heads * v_dim].
+LayerInput = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+# Draws the input of a layer for so many tokens.
+DrawInput = Callable[[int, int], LayerInput]
+
 # In float32 q is drawn wide: attention is then far from uniform, and a limit on logits or a key too many shows.
 # Narrower dtypes round products of q and k, so that their error would grow with q beyond the tolerance.
 Q_SCALE = 4
 
 
-def draw_inputs(
-    world: World, seed: int, step: int, layer: int, tokens: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def draw_inputs(world: World, seed: int, step: int, layer: int, tokens: int) -> LayerInput:
     """q [tokens, num_heads * head_dim], k and v [tokens, num_kv_heads * theirs], normal, on the world's device.
 
     With ``logit_shift`` all k lie to one side of 0, and all q to the same or the other, so that every logit is about

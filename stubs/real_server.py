@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from stubs import sglang_draft
-from stubs.fake_runner import DrawInput, run_layers
+from stubs.eager_step import run_layers
 from stubs.graphs import Graphs
+from stubs.layer_inputs import DrawInput
 from stubs.plan import StepPlan
 from stubs.real_runner import RealRunner, build_real_runner
 from stubs.refusal import Refused

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from stubs.layer_inputs import LayerInput
 from stubs.refusal import Refused
 from stubs.sglang import accepted, find, forward_context
 from stubs.sglang_batch import needs_forward_metadata
 from stubs.tap import Tap
 
-LayerInput = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 WRAPPER = "sglang.srt.layers.attention.tbo_backend:TboAttnBackend"
 PLACES = ("sglang.srt.batch_overlap.two_batch_overlap", "sglang.srt.two_batch_overlap")  # up to 0.5.6 the second
 

@@ -42,8 +42,8 @@ def _try_backends(sglang: Any) -> dict[str, str]:
     """Each backend that the target registers, with "" or the reason why it cannot be built here."""
     importlib.import_module("stubs.sglang_imports").import_attention()
     importlib.import_module("stubs.sglang_platform").prepare_platform()
-    fake_runner = importlib.import_module("stubs.fake_runner")
-    runner = fake_runner.build_fake_server(World()).target
+    fake_server = importlib.import_module("stubs.fake_server")
+    runner = fake_server.build_fake_server(World()).target
     return {name: _trial(sglang, name, runner) for name in sorted(sglang.registry())}
 
 

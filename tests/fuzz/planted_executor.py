@@ -18,7 +18,7 @@ from fuzz import execute as plain
 from fuzz.program import Program
 from fuzz.trace import Trace
 from stubs import sglang
-from stubs.fake_runner import FakeServer
+from stubs.fake_server import FakeServer
 from stubs.plan import StepPlan
 
 prepare, available_pairs, speculative_modes = plain.prepare, plain.available_pairs, plain.speculative_modes

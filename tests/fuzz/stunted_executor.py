@@ -13,7 +13,7 @@ imports.install()  # what a worker does for its usual executor, before that one 
 from fuzz import execute as plain
 from fuzz.program import Program
 from fuzz.trace import Trace
-from stubs import fake_runner, sglang
+from stubs import fake_server, sglang
 from stubs.fake_runner import FakeModelRunner
 from tests.fuzz.planted import PLANTS
 
@@ -117,12 +117,12 @@ def _whole(value: Any) -> Any:
 
 # What is stunted -> (owner, name, what its value becomes); its index is the seed of the program to run with it; PLANTS follow.
 STUNTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "nothing": (fake_runner, "_assemble", _whole),
+    "nothing": (fake_server, "_assemble", _whole),
     "config without num_attention_heads": (sglang, "model_config", _config_changed(_without_head_count)),
     "config with context_len renamed": (sglang, "model_config", _config_changed(_context_len_renamed)),
     "runner without sliding_window_size": (FakeModelRunner, "__init__", _without_field("sliding_window_size")),
     "runner without decode_num_tokens_per_req": (FakeModelRunner, "decode_num_tokens_per_req", lambda _: None),
     "runner with a narrow decode_num_tokens_per_req": (FakeModelRunner, "decode_num_tokens_per_req", _narrow),
-    "runner without kv_index_translator": (fake_runner, "_assemble", _assembled(_without_translator)),
-    "runner whose kv_index_translator is None": (fake_runner, "_assemble", _assembled(_no_translator)),
+    "runner without kv_index_translator": (fake_server, "_assemble", _assembled(_without_translator)),
+    "runner whose kv_index_translator is None": (fake_server, "_assemble", _assembled(_no_translator)),
 }

@@ -19,7 +19,8 @@ import triton.language as tl
 from fuzz import execute as plain
 from fuzz.program import Program
 from fuzz.trace import Trace
-from stubs.fake_runner import DrawInput, FakeServer
+from stubs.fake_server import FakeServer
+from stubs.layer_inputs import DrawInput
 from stubs.plan import StepPlan
 from stubs.tap import Tap
 

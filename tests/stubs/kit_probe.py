@@ -42,7 +42,7 @@ def main() -> None:
 
 def _refusals(backend: str) -> dict[str, str]:
     """SGLang's reason against a server with drafts of one branch, and of two; "" where it starts."""
-    from stubs.fake_runner import build_fake_server
+    from stubs.fake_server import build_fake_server
     from stubs.page_sizes import smallest_page
     from stubs.refusal import Refused
     from stubs.world import World

@@ -27,7 +27,7 @@ ASKED = (
 from stubs import sglang_imports, sglang_platform
 sglang_imports.import_attention()
 sglang_platform.prepare_platform()
-from stubs.fake_runner import build_fake_server
+from stubs.fake_server import build_fake_server
 from stubs.refusal import Refused
 from stubs.world import World
 answer = {}
