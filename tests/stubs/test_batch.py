@@ -188,11 +188,11 @@ def test_retracted_request_begins_anew() -> None:
     target = scheduler()
     extend(target, RowInput(0, 3), value=10)
     target.retract([0])
-    assert (target.live, target.retracted) == ({}, {0})
+    assert target.live == {}
     assert target.slots.allocator.free_pages[-3:].tolist() == [1, 2, 3]
     (plan,) = extend(target, RowInput(0, 4), value=20)
     assert (plan.mode, rows(plan), plan.batch["slots"]) == ("extend", [(0, 0, 4, 0)], [[4, 5, 6, 7]])
-    assert (history(target, 0), target.retracted) == ([20, 21, 22, 23], set())
+    assert history(target, 0) == [20, 21, 22, 23]
 
 
 # --- speculation -------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def verified(target: Scheduler) -> RowPlan:
 def test_accepted_path_moves_to_the_front_of_its_window() -> None:
     target = scheduler(layout="descending", num_layers=2, **EAGLE)
     part = verified(target)
-    target._accept(part, [0, 2, 3])
+    target.speculative.accept(part, [0, 2, 3])
     live, pool = part.live, target.server.target.token_to_kv_pool
     assert (live.length, live.slots[:5]) == (4, [32, 31, 30, 29, 28])
     for buffer in (*pool.k_buffer, *pool.v_buffer):
@@ -237,14 +237,14 @@ def test_accepted_path_moves_to_the_front_of_its_window() -> None:
 def test_rejected_draft_leaves_the_bonus_token_alone() -> None:
     target = scheduler(**EAGLE)
     part = verified(target)
-    target._accept(part, [0])
+    target.speculative.accept(part, [0])
     assert (part.live.length, history(target, 0)) == (2, [100, 0])
 
 
 def test_next_step_overwrites_what_was_rejected() -> None:
     target = scheduler(**EAGLE)
     part = verified(target)
-    target._accept(part, [0])
+    target.speculative.accept(part, [0])
     (plan,) = run(target, target.decode([0]), 7)
     assert plan.batch["out_cache_loc"] == [3]
     assert history(target, 0) == [100, 0, 7]
@@ -259,4 +259,4 @@ def test_host_lengths_are_left_out_by_sglangs_decision_under_overlap_alone(
     monkeypatch: pytest.MonkeyPatch, world: dict[str, Any], needed: bool, host: bool
 ) -> None:
     monkeypatch.setattr("stubs.sglang_batch.needs_cpu_seq_lens", lambda args, backends: needed)
-    assert scheduler(**world).host_lengths is host
+    assert scheduler(**world).speculative.host_lengths is host
