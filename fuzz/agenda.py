@@ -1,4 +1,4 @@
-"""What a campaign has yet to do: findings to look into, programs to run, known faults to try."""
+"""What a campaign has yet to do: findings to look into, programs to run, known faults and those of an earlier run to try."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from fuzz.known import Known
 from fuzz.order import CampaignOptions
+from fuzz.since import Earlier
 
 SEED_STRIDE = 1_000_003  # a prime above any campaign's number of programs, so that seeds do not share programs
 
@@ -24,14 +25,15 @@ class Agenda:
         done: set[int],
         unexamined: list[dict[str, Any]],
         known: list[Known],
+        earlier: list[Earlier],
     ) -> None:
         self._options, self._deadline, self._done = options, deadline, done
-        self._unexamined, self._known = unexamined, known
+        self._unexamined, self._known, self._earlier = unexamined, known, earlier
         self._next_index = 0
 
     @property
     def is_empty(self) -> bool:
-        return not self._unexamined and not self._known and self._is_spent()
+        return not (self._unexamined or self._known or self._earlier) and self._is_spent()
 
     def take_unexamined(self) -> dict[str, Any] | None:
         """The entry of a finding that nobody has looked into to the end."""
@@ -49,6 +51,9 @@ class Agenda:
 
     def take_known(self) -> Known | None:
         return self._known.pop(0) if self._known else None
+
+    def take_earlier(self) -> Earlier | None:
+        return self._earlier.pop(0) if self._earlier else None
 
     def _is_spent(self) -> bool:
         while self._seed(self._next_index) in self._done:

@@ -19,6 +19,7 @@ from fuzz.order import CampaignResult
 from fuzz.recheck import GONE, NOT_TRIED, UNCLEAR
 from fuzz.revisions import ReplayResult, ShrinkResult
 from fuzz.script import Provenance, ScriptError, write_script
+from fuzz.since import FIXED, MET, SHOWS
 
 COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
@@ -40,6 +41,7 @@ def campaign_json(result: CampaignResult, reports: Sequence[Path]) -> dict[str, 
         "interrupted": result.interrupted,
         "reason": result.reason,
         "known": list(result.known),
+        "since": list(result.since),
     }
 
 
@@ -49,6 +51,20 @@ def known_lines(result: CampaignResult) -> list[str]:
     unclear = [Path(one["script"]).name for one in result.known if one["state"] in (UNCLEAR, NOT_TRIED)]
     lines = [f"known and no longer shown: {one['script']} ({one['reason']})" for one in gone]
     return [*lines, *([f"known, and nothing can be told of: {', '.join(unclear)}"] if unclear else [])]
+
+
+def since_lines(result: CampaignResult) -> list[str]:
+    """One for each fault of the earlier run that no program of this one met."""
+    return [f"{_since(one)}: {one['signature']}" for one in result.since if one["state"] != MET]
+
+
+def _since(one: dict[str, Any]) -> str:
+    if one["state"] == FIXED:
+        return f"fixed since the earlier run (clean in {one['reruns']} runs of its program)"
+    if one["state"] == SHOWS:
+        return "not met, and its program still shows"
+    why = f": {one['detail']}" if one["detail"] else ""
+    return f"not seen again ({one['state']}{why})"
 
 
 def _reliability(finding: dict[str, Any]) -> str:

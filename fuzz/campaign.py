@@ -33,6 +33,7 @@ from fuzz.program import Program, ProgramError, parse
 from fuzz.recheck import read_standings, recheck, standings, to_try, write_standings
 from fuzz.record import Record
 from fuzz.resume import Past, read_past
+from fuzz.since import Earlier, read_earlier, read_sequels, rerun, sequels, to_rerun, write_sequels
 from fuzz.store import Store
 from fuzz.tally import Tally
 from fuzz.targets import open_target
@@ -44,6 +45,7 @@ __all__ = ["SEED_STRIDE", "CampaignError", "CampaignOptions", "CampaignResult", 
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
 LOOKING_SHARE = 1 / 3  # of the time, while there are programs to run; looking into a finding may take half a minute
 KNOWN_SECONDS = 60  # past the campaign's end, to try the known faults that it did not meet
+SINCE_SECONDS = 60  # past that, to try those of an earlier run
 
 
 Item = TypeVar("Item")
@@ -87,6 +89,8 @@ class _Campaign:
         self.looking_seconds = 0.0  # of all workers
         self.known = known
         self.standings = read_standings(options.out, progress.note)
+        self.earlier = read_earlier(options.since, progress.note)
+        self.sequels = read_sequels(options.out, progress.note)
         self.tally = Tally({signature: one.reason for signature, one in known.items()})
         self.tally.count_earlier(past.records, past.entries)
         self.version = past.terms.sglang_version if past.terms is not None else ""
@@ -99,7 +103,9 @@ class _Campaign:
         self.give_up_lost()
         mine = dict(islice(self.known.items(), options.shard, None, options.shards))
         unmet = to_try(mine, self.counts, self.standings)
-        self.agenda = Agenda(options, self.deadline, self.past.seeds, self.tally.unexamined, unmet)
+        ours = self.earlier[options.shard :: options.shards]
+        open_ones = to_rerun(ours, self.counts, self.sequels)
+        self.agenda = Agenda(options, self.deadline, self.past.seeds, self.tally.unexamined, unmet, open_ones)
         if self.past.records:
             self.progress.note(f"going on in {options.out}, where {self.tally.programs:,} programs have run")
         if self.version and self.agenda.is_empty:
@@ -206,6 +212,8 @@ class _Campaign:
             self.look_into(worker, entry)
         while (known := self.take(self.agenda.take_known)) is not None:
             self.recheck(worker, known)
+        while (earlier := self.take(self.agenda.take_earlier)) is not None:
+            self.rerun(worker, earlier)
 
     def tell(self, text: str) -> None:
         with self.lock:
@@ -287,6 +295,7 @@ class _Campaign:
             entry.update(confirmed.finding.to_json())
             entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
             entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
+            entry.update(otherwise=confirmed.otherwise)
             entry.update(real=None if confirmed.real is None else asdict(confirmed.real))
             entry.update(script=examined.script, examined=examined.is_whole, dismissed=examined.dismissed)
             self.store.write_findings(list(self.tally.findings.values()))
@@ -305,6 +314,20 @@ class _Campaign:
         if standing is not None:
             with self.lock:
                 self.standings[known.signature] = standing
+
+    def rerun(self, worker: WorkerProcess, earlier: Earlier) -> None:
+        """Run what an earlier run saved of a fault, unless the campaign has met it meanwhile."""
+        if self.counts.get(earlier.signature):
+            return
+        with self.lock:
+            self.progress.phase(f"does {earlier.signature} still show?")
+        deadline = min(time.monotonic(), self.deadline) + KNOWN_SECONDS + SINCE_SECONDS
+        worker.until = deadline + LAST_SECONDS
+        patience = Patience(self.options.program_seconds, deadline, self.stop.is_set)
+        sequel = rerun(worker, earlier, self.options.device, patience)
+        if sequel is not None:
+            with self.lock:
+                self.sequels[earlier.signature] = sequel
 
     @property
     def counts(self) -> dict[str, int]:
@@ -335,7 +358,10 @@ class _Campaign:
         stand = standings(self.known, self.counts, self.standings)
         if stand:
             write_standings(self.options.out, stand)
+        later = sequels(self.earlier, self.counts, self.sequels)
+        if later:
+            write_sequels(self.options.out, later)
         if self.gaps is not None:
             self.gaps.write(self.options.out)
         ended = {"has_given_up": self.has_given_up, "interrupted": self.interrupted}
-        return tally.result(self.options, stand, reason=self.reason, **ended)
+        return tally.result(self.options, stand, later, reason=self.reason, **ended)

@@ -23,6 +23,7 @@ from fuzz.process import Ready
 from fuzz.program import ProgramError
 from fuzz.record import Record
 from fuzz.sealed import SealError, sealed, unsealed
+from fuzz.since import read_sequels
 from fuzz.store import Store, StoreError, StoreInUseError, make_folder, write_whole
 from fuzz.tally import IDLE
 from fuzz.targets import TargetError, open_target
@@ -71,6 +72,7 @@ def run_on_cluster(options: CampaignOptions, address: str, shards: int | None, p
     result = tally.result(
         options,
         stand,
+        list(read_sequels(options.out, progress.note).values()),
         reason=reason,
         has_given_up=bool(reason),
         interrupted=any(end.interrupted for end in ends),

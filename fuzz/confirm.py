@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,6 +16,7 @@ from fuzz.trace import Trace
 
 CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
 CONFIRM_SHARE = 1 / 3  # of the time there is for a finding: a third is for making it small, and one to confirm that
+OTHER_MAX = 200  # characters of what a run came to that did not show it
 REAL_RUNS = 3  # under the real runner, which takes seconds to start
 _HARNESS_FAULTS = (Verdict.STUB_GAP, Verdict.INFRA)
 
@@ -40,7 +42,8 @@ class Real:
 class Confirmed:
     """``shown`` of ``runs`` runs of ``program`` showed the signature; ``finding`` is as ``program`` shows it.
 
-    ``trace`` is the last run that showed it, None where none did. ``real`` is the same of its real twin.
+    ``trace`` is the last run that showed it, None where none did. ``real`` is the same of its real twin. ``otherwise``
+    says what the runs came to that did not show it, "" where all did.
     """
 
     program: Program
@@ -49,6 +52,7 @@ class Confirmed:
     runs: int
     trace: Trace | None = None
     real: Real | None = None
+    otherwise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ def _others(trace: Trace, signature: Signature) -> set[Signature]:
 def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
     """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process."""
     shown, runs, latest, shown_by = 0, 0, finding, None
+    others: Counter[str] = Counter()
     while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
         runner.renew()
         trace = runner.run(program, patience.program_seconds)
@@ -97,7 +102,17 @@ def confirm(runner: Runner, program: Program, finding: Finding, patience: Patien
         runs += 1
         if again is not None:
             shown, latest, shown_by = shown + 1, again, trace
-    return Confirmed(program, latest, shown, runs, shown_by)
+        else:
+            others[_came_to(trace)] += 1
+    otherwise = ", ".join(f"{what} in {times}" for what, times in others.most_common())
+    return Confirmed(program, latest, shown, runs, shown_by, otherwise=otherwise)
+
+
+def _came_to(trace: Trace) -> str:
+    """A run that did not show what was looked for, in a few words."""
+    if trace.verdict is Verdict.OK:
+        return "clean"
+    return " ".join(f"{trace.verdict.value} ({trace.findings[0].title})".split())[:OTHER_MAX]
 
 
 def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Real | None:

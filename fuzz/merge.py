@@ -22,6 +22,7 @@ from fuzz.repro import read_repro
 from fuzz.resume import Past, read_past
 from fuzz.salvage import Tell
 from fuzz.sealed import sealed
+from fuzz.since import NOT_RUN, Sequel, read_earlier, read_sequels, sequels, write_sequels
 from fuzz.store import FINDINGS, write_whole
 from fuzz.tally import Tally
 from fuzz.terms import TERMS, asked
@@ -53,6 +54,9 @@ def merge(
     stand = standings(known, counts, _standings(parts, tell))
     if stand:
         write_standings(options.out, stand)
+    later = sequels(read_earlier(options.since, tell), counts, _sequels(parts, tell))
+    if later:
+        write_sequels(options.out, later)
     return tally, stand
 
 
@@ -115,3 +119,9 @@ def _standings(parts: Sequence[Path], tell: Tell) -> dict[str, Standing]:
             ):
                 found[signature] = standing
     return found
+
+
+def _sequels(parts: Sequence[Path], tell: Tell) -> dict[str, Sequel]:
+    """Of each fault of an earlier run what the shard says that ran its program again."""
+    told = (sequel for part in parts for sequel in read_sequels(part, tell).values())
+    return {sequel.signature: sequel for sequel in told if sequel.state != NOT_RUN}

@@ -28,7 +28,7 @@ class CampaignOptions:
     """``pairs`` empty means all that run on the target. At least one of ``seconds`` and ``programs`` ends it.
 
     ``twins`` lets both halves of a pair have one name. ``program_seconds`` is how long a program may take before
-    it counts as hung, ``corrupt`` ends each program in a step whose input is corrupted, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``). Of ``shards`` campaigns that share one's programs this is number ``shard``.
+    it counts as hung, ``corrupt`` ends each program in a step whose input is corrupted, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``since`` is the out folder of an earlier run, whose findings are looked after. ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``). Of ``shards`` campaigns that share one's programs this is number ``shard``.
     """
 
     target: str
@@ -44,6 +44,7 @@ class CampaignOptions:
     workers: int = 1
     seed: int = 0
     known: Path | None = None
+    since: Path | None = None
     twins: bool = False
     corrupt: bool = False
     shrink: bool = True
@@ -143,7 +144,7 @@ class CampaignResult:
     """``findings`` are those seen in this campaign, as findings.jsonl holds them. ``exit_code`` is 0, 1 or 3.
 
     ``reason`` says in a line why a campaign could not run or ended early; empty otherwise. ``known`` are the known
-    faults, each with how it stands, as known.jsonl holds them.
+    faults, each with how it stands, as known.jsonl holds them, ``since`` the same of what an earlier run found.
     """
 
     findings: list[dict[str, Any]]
@@ -155,6 +156,7 @@ class CampaignResult:
     interrupted: bool
     reason: str
     known: tuple[dict[str, Any], ...] = ()
+    since: tuple[dict[str, Any], ...] = ()
 
 
 class Progress(Protocol):

@@ -13,6 +13,7 @@ from fuzz.finding import Finding, Signature, Verdict
 from fuzz.order import CampaignOptions, CampaignResult
 from fuzz.recheck import Standing
 from fuzz.record import Record
+from fuzz.since import Sequel
 
 IDLE = "no program put the target to the test; see the records for why, or give it more time"
 
@@ -67,6 +68,7 @@ class Tally:
             "pair": f"{record.prefill}:{record.decode}",
             "seed": record.seed,
             "reliability": [0, 0],
+            "otherwise": "",
             "real": None,
             "examined": False,
             "dismissed": "",
@@ -117,6 +119,7 @@ class Tally:
         self,
         options: CampaignOptions,
         known: Sequence[Standing],
+        since: Sequence[Sequel] = (),
         *,
         reason: str = "",
         has_given_up: bool = False,
@@ -137,6 +140,7 @@ class Tally:
             interrupted=interrupted,
             reason=reason,
             known=tuple(standing.to_json() for standing in known),
+            since=tuple(sequel.to_json() for sequel in since),
         )
 
     @property

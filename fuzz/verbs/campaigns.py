@@ -15,6 +15,7 @@ from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
 from fuzz.cluster import run_on_cluster
 from fuzz.display import Display, console, is_corrupt
 from fuzz.order import ENGINES
+from fuzz.since import earlier_run
 from fuzz.store import write_whole
 from fuzz.verbs.group import NEEDED, cli, print_json, tell
 
@@ -76,6 +77,13 @@ SECONDS = 60.0  # of a campaign without a budget: enough for the import and a fe
     type=click.Path(path_type=Path),
     help="Repro scripts of known faults, each with a line `Known: REASON` in its docstring: counted, not new.",
 )
+@click.option(
+    "--since",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="An earlier run's --out folder, or one that holds such (the last of this target counts): what it found and this "
+    "run does not meet is run again; is it fixed?",
+)
 @click.option("--repros", metavar="DIR", type=click.Path(path_type=Path), default=Path("repros"), show_default=True)
 @click.option(
     "--out", metavar="DIR", type=click.Path(path_type=Path), help="Records and reports.  [default: reports/out/...]"
@@ -90,6 +98,7 @@ def run(
     workers: int | None,
     ray: str | None,
     out: Path | None,
+    since: Path | None,
     python: str,
     as_json: bool,
     **chosen: Any,
@@ -100,12 +109,14 @@ def run(
     """
     if seconds is None and programs is None:
         seconds = SECONDS
+    out = out or arguments.out_folder(chosen["target"])
     options = CampaignOptions(
         seconds=seconds,
         programs=programs,
         memory_mb=memory_mb or 0,
         workers=workers or 1,
-        out=out or arguments.out_folder(chosen["target"]),
+        out=out,
+        since=_earlier_run(since, out, chosen["target"]),
         python=python,
         **chosen,
     )
@@ -119,6 +130,19 @@ def run(
     return result.exit_code
 
 
+def _earlier_run(given: Path | None, out: Path, target: str) -> Path | None:
+    """The run that --since means; a first night has none, which is told."""
+    if given is None:
+        return None
+    try:
+        found = earlier_run(given, out, target)
+    except NotADirectoryError as error:
+        raise click.UsageError(f"--since: {error}") from None
+    if found is None:
+        tell(f"seamripper: --since: {given} holds no earlier run on {target}")
+    return found
+
+
 def _write_reports(options: CampaignOptions) -> list[Path]:
     """The reports of a campaign; run.json beside them lets `seamripper report` write them again."""
     now = datetime.now(timezone.utc)
@@ -126,6 +150,7 @@ def _write_reports(options: CampaignOptions) -> list[Path]:
         "title": f"{options.target}, {now:%Y-%m-%d %H:%M} UTC",
         "command": shlex.join(["seamripper", *click.get_current_context().obj]),
         "python": options.python,
+        **({} if options.since is None else {"since": str(options.since)}),
     }
     write_whole(options.out / "run.json", json.dumps(meta) + "\n")
     try:
@@ -144,7 +169,7 @@ def _print_campaign(result: CampaignResult, target: str, reports: list[Path]) ->
         console().print(answers.findings_table(findings))
     for command in answers.replay_commands(result, target):
         click.echo(f"replay: {command}")
-    for line in answers.known_lines(result):
+    for line in (*answers.known_lines(result), *answers.since_lines(result)):
         click.echo(line)
     click.echo(f"report: {next((path for path in reports if path.suffix == '.html'), result.out)}")
 

@@ -160,3 +160,15 @@ def test_share_of_patience() -> None:
     part = Patience(1.0, now + 90).share(1 / 3)
     assert now + 29 < part.deadline < now + 31
     assert (FOREVER.share(1 / 3), OVER.share(1 / 3)) == (FOREVER, OVER)
+
+
+def test_runs_that_did_not_show_it_say_what_they_came_to() -> None:
+    runner = FakeRunner(lambda program, run: False)
+    assert confirm(runner, PROGRAM, finding(), FOREVER).otherwise == "clean in 10"
+    runner.otherwise = (finding(Verdict.STUB_GAP, signature=Signature("contract", "AttributeError", "g")),)
+    runner.shows = lambda program, run: runner.runs > 13
+    assert confirm(runner, PROGRAM, finding(), FOREVER).otherwise == "stub_gap (title) in 3"
+
+
+def test_nothing_is_said_of_other_runs_where_all_showed_it() -> None:
+    assert confirm(FakeRunner(has_decode), PROGRAM, finding(), FOREVER).otherwise == ""
