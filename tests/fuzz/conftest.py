@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fuzz.campaign import CampaignOptions
 from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerProcess
+from fuzz.program import Decode, Extend, Program, Row
+from stubs.world import World
+from tests.fuzz.origins import make_checkout, write_wheel
 
 FAKE_EXECUTOR = "tests.fuzz.fake_executor"
 CLEAN = "def step(kind, seed):\n    pass\n"
@@ -46,3 +52,47 @@ def make_worker(tmp_path: Path, make_target: MakeTarget) -> Iterator[MakeWorker]
     yield make
     for worker in workers:
         worker.close()
+
+
+@pytest.fixture
+def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOptions]:
+    """``options(source, **fields)``: twelve programs on a target with this source, unless told otherwise."""
+
+    def make(source: str = CLEAN, **fields: Any) -> CampaignOptions:
+        defaults = CampaignOptions(
+            target=f"path:{make_target(source)}",
+            repros=tmp_path / "repros",
+            out=tmp_path / "out",
+            python=sys.executable,
+            programs=12,
+            executor=FAKE_EXECUTOR,
+        )
+        return replace(defaults, **fields)
+
+    return make
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A saved program file."""
+    path = tmp_path / "saved.jsonl"
+    path.write_text(Program(World(), (Extend((Row(0, 3),)), Decode((0,)))).text)
+    return path
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all pip may look in, with one release, 9.9.0."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    write_wheel(folder, "9.9.0")
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with tags: v1 has python/sglang, v2 has sglang at the root, v3 has neither."""
+    make_checkout(tmp_path / "checkout")
+    return tmp_path / "checkout"

@@ -8,7 +8,10 @@ from textwrap import dedent
 
 import pytest
 
+from fuzz.audit import AuditReport, Row
+
 Release = Callable[..., Path]
+BOTH = {"alpha": "def reset(self, a): pass", "beta": "def reset(self, a): pass"}
 
 BASE = """
     class AttentionBackend:
@@ -85,6 +88,11 @@ READER = """
     def read(runner, mode):
         {reader}
 """
+
+
+def row(report: AuditReport, name: str, answer: str) -> Row:
+    (found,) = [r for r in report.rows if (r.name, r.answer) == (name, answer)]
+    return found
 
 
 def indented(text: str, spaces: int) -> str:

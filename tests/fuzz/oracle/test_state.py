@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 
 from fuzz.oracle.state import (
     batch_sound,
-    cold_equals_warm,
     inputs_unchanged,
     kv_left_to_the_model,
     kv_written_where_told,
@@ -20,80 +19,9 @@ from fuzz.oracle.state import (
     serving_leaf,
     tokens_as_given,
 )
-from fuzz.oracle.view import Fault, StepView
-from stubs.plan import RowPlan, StepPlan
-from stubs.tap import Tap
+from fuzz.oracle.view import StepView
 from stubs.world import World
-
-SLOTS, HEADS, DIM, LAYERS = 10, 1, 2, 2
-# Request 0 has slots 3, 1 and writes 5; request 1 has slot 7 and writes 2. Request 9's slot 4 lies beside them.
-OWN = {0: [3, 1, 5, 6], 1: [7, 2]}
-LOC = [5, 2]
-
-
-@dataclass
-class Metadata:
-    kv_indptr: torch.Tensor
-    kv_indices: torch.Tensor
-    scratch: torch.Tensor
-    max_extend_len: int = 1
-
-
-class Leaf:
-    def __init__(self, metadata: Any) -> None:
-        self.forward_metadata = metadata
-
-
-def metadata(indptr: tuple[int, ...] = (0, 3, 5), indices: tuple[int, ...] = (3, 1, 5, 7, 2, 99)) -> Metadata:
-    return Metadata(torch.tensor(indptr), torch.tensor(indices), torch.zeros(3))
-
-
-def taps(**change: float) -> list[Tap]:
-    """Two layers' K, V and output, [tokens, heads * dim]; ``change`` adds to one of them in layer 1."""
-    made = []
-    for layer in range(LAYERS):
-        k, v, out = (torch.full((2, DIM), 10.0 * layer + n) for n in (1, 2, 3))
-        fields = {"k": k, "v": v, "out": out}
-        if layer == 1:
-            fields |= {name: fields[name] + delta for name, delta in change.items()}
-        made.append(Tap(layer, torch.zeros(2, DIM), **fields))
-    return made
-
-
-class Case:
-    """A step as it ought to be: what is wrong with it is changed before ``view`` is asked for."""
-
-    def __init__(self) -> None:
-        pool = [torch.full((SLOTS, HEADS, DIM), 1000.0) for _ in range(2 * LAYERS)]
-        self.kv_before = [buffer.clone() for buffer in pool]
-        for tap in taps():
-            pool[tap.layer_index][LOC] = tap.k.view(2, HEADS, DIM)
-            pool[LAYERS + tap.layer_index][LOC] = tap.v.view(2, HEADS, DIM)
-        self.pool = SimpleNamespace(k_buffer=pool[:LAYERS], v_buffer=pool[LAYERS:])
-        self.leaf = Leaf(metadata())
-        self.inputs = {"req_to_token": torch.arange(6), "seq_lens": torch.tensor([3, 2])}
-
-    def view(self, **fields: Any) -> StepView:
-        live = [SimpleNamespace(request_id=i, slots=slots, window_slots=[]) for i, slots in OWN.items()]
-        rows = (RowPlan(live[0], 0, 1, 2), RowPlan(live[1], 1, 1, 1))  # type: ignore[arg-type]
-        runner = SimpleNamespace(token_to_kv_pool=self.pool)
-        plan = StepPlan("decode", False, runner, SimpleNamespace(forward_mode="decode"), rows)
-        view = StepView(
-            world=World(),
-            plan=plan,
-            taps=taps(),
-            kv_before=self.kv_before,
-            inputs_before=self.inputs,
-            inputs_after={name: value.clone() for name, value in self.inputs.items()},
-            backend=self.leaf,
-            leaf=self.leaf,
-        )
-        return replace(view, **fields)
-
-
-def told(faults: list[Fault]) -> list[tuple[str, str]]:
-    return [(str(fault.signature), fault.message) for fault in faults]
-
+from tests.fuzz.oracle.spoilt import DIM, HEADS, LAYERS, LOC, SLOTS, Case, Leaf, metadata, taps, told
 
 # --- the batch ---------------------------------------------------------------------------------------------------
 
@@ -304,90 +232,6 @@ def test_a_layer_that_writes_kv_though_told_not_to() -> None:
             "layers [1] wrote to KV buffers; models that write K and V themselves call them so",
         )
     ]
-
-
-# --- cold against warm -------------------------------------------------------------------------------------------
-
-
-def rerun(leaf: Leaf, **change: float) -> Any:
-    return lambda: (taps(**change), leaf)
-
-
-def test_step_without_a_rerun_is_not_judged() -> None:
-    assert cold_equals_warm(Case().view()) == []
-
-
-def test_same_output_and_metadata_are_no_fault() -> None:
-    assert cold_equals_warm(Case().view(rerun=rerun(Leaf(metadata())))) == []
-
-
-def test_output_that_depends_on_history() -> None:
-    view = Case().view(rerun=rerun(Leaf(metadata()), out=0.5))
-    assert told(cold_equals_warm(view)) == [
-        ("state/history_dependent/Leaf.output.decode", "layer 1 differs by 0.5"),
-    ]
-
-
-def test_bits_that_two_fresh_wrappers_do_not_agree_on_say_nothing_of_history() -> None:
-    answers = iter((0.5, 0.25))
-    view = Case().view(rerun=lambda: (taps(out=next(answers)), Leaf(metadata((0, 2, 5)))))
-    assert told(cold_equals_warm(view)) == [
-        ("state/history_dependent/Leaf.kv_indptr.decode", "warm [0, 3, 5], cold [0, 2, 5]")
-    ]
-
-
-def test_metadata_that_depends_on_history() -> None:
-    view = Case().view(rerun=rerun(Leaf(metadata((0, 2, 5)))))
-    assert told(cold_equals_warm(view)) == [
-        ("state/history_dependent/Leaf.kv_indptr.decode", "warm [0, 3, 5], cold [0, 2, 5]")
-    ]
-
-
-def table(*last: int) -> Leaf:
-    """A table of pages of requests of 3 and 2 keys in pages of 1; ``last`` are the second's second and third column."""
-    pages = torch.tensor([[4, 5, 6], [1, *last]], dtype=torch.int32)
-    return Leaf(SimpleNamespace(block_kv_indices=pages, workspace=torch.tensor(last[:1], dtype=torch.uint8)))
-
-
-def test_what_stands_in_a_table_behind_the_last_key_is_not_read() -> None:
-    assert cold_equals_warm(Case().view(leaf=table(2, 9), rerun=rerun(table(2, 0)))) == []
-
-
-def test_a_page_that_is_read_is_compared_and_bytes_of_a_workspace_are_not() -> None:
-    view = Case().view(leaf=table(2, 9), rerun=rerun(table(3, 9)))
-    assert told(cold_equals_warm(view)) == [
-        (
-            "state/history_dependent/Leaf.block_kv_indices.decode",
-            "warm [4, 5, 6, 1, 2, 0], cold [4, 5, 6, 1, 3, 0]",
-        )
-    ]
-
-
-def test_metadata_on_one_side_only() -> None:
-    view = Case().view(rerun=rerun(Leaf(None)))
-    assert told(cold_equals_warm(view)) == [
-        ("state/history_dependent/Leaf.kv_indices.decode", "present on one side only")
-    ]
-
-
-def test_indices_behind_their_indptr_and_float_scratch_may_differ() -> None:
-    cold = metadata(indices=(3, 1, 5, 7, 2, 0, 0))
-    cold.scratch += 1
-    assert cold_equals_warm(Case().view(rerun=rerun(Leaf(cold)))) == []
-
-
-def test_warm_metadata_is_read_before_the_rerun() -> None:
-    """A fresh wrapper may share its leaf's buffers: what it writes there must not hide the difference."""
-    case = Case()
-    shared = case.leaf.forward_metadata
-
-    def overwriting() -> Any:
-        case.leaf.forward_metadata = cold = metadata((0, 2, 5))
-        return taps(), Leaf(cold)
-
-    (fault,) = cold_equals_warm(case.view(rerun=overwriting))
-    assert fault.signature.place == "Leaf.kv_indptr.decode"
-    assert shared.kv_indptr.tolist() == [0, 3, 5]
 
 
 # --- the leaf ----------------------------------------------------------------------------------------------------

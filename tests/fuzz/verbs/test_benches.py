@@ -1,17 +1,20 @@
-"""`bench --bugs` on the command line: what it hands on, prints and refuses; the hunt itself is replaced."""
+"""`seamripper bench`: what it hands on, prints and refuses; the hunt for bugs and the bench of mutants are replaced."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fuzz import bench
 from fuzz.__main__ import main
 from fuzz.hunt import HuntOptions, Say
 from fuzz.hunted import Hunted
 from fuzz.known_bugs import KnownBug
+from fuzz.mutants import Mutant
 from fuzz.verbs import benches
 
 BUG = KnownBug("A1", "off by one", "PR #1", "pypi:0.5.16", "pypi:0.5.17", "sum is off")
@@ -110,3 +113,53 @@ def test_a_bad_list_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert main(["bench", "--bugs", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"seamripper: {path}: bug 1: has a field 'mach'; expected id, title")
+
+
+def bench_results() -> list[bench.Result]:
+    mutant = Mutant("sglang/a.py", 7, "f", "comparison", 0, 5, "a < b", "a <= b")
+    survived = bench.Result(0, mutant, "survived", "", "", 60.0, 90, (), "-a < b\n+a <= b")
+    detected = replace(survived, number=1, state="detected", signature="numeric/wrong_output/A.b", seconds=2.0)
+    return [survived, detected]
+
+
+def test_bench_prints_a_table_and_the_survivors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(benches, "run_bench", lambda options, say: bench_results())
+    assert main(["bench", "--mutants", "2", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "mutant 0 survived:\n-a < b\n+a <= b\n" in out
+    assert out.endswith("1 of 2 mutants detected (numeric 1)\n")
+
+
+def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[bench.BenchOptions] = []
+
+    def remember(options: bench.BenchOptions, say: bench.Say) -> list[bench.Result]:
+        seen.append(options)
+        return []
+
+    monkeypatch.setattr(benches, "run_bench", remember)
+    words = [
+        "--target",
+        "path:x",
+        "--mutants",
+        "3",
+        "--seed",
+        "4",
+        "--seconds",
+        "5",
+        "--pair",
+        "triton:fa3",
+        "fa3:triton",
+    ]
+    assert main(["bench", *words, "--out", str(tmp_path)]) == 0
+    assert seen == [bench.BenchOptions("path:x", tmp_path, sys.executable, 3, 4, 5.0, ("triton:fa3", "fa3:triton"))]
+
+
+def test_bench_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setattr(benches, "run_bench", lambda options, say: bench_results())
+    assert main(["bench", "--mutants", "2", "--out", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["by_oracle"] == {"numeric": 1}
+    assert [mutant["state"] for mutant in answer["mutants"]] == ["survived", "detected"]

@@ -14,13 +14,6 @@ from fuzz.verbs import bisects, revisits
 CELLS = (Cell("repros/a.py", "pypi:1", "clean", 0, 3, "", "1.0"), Cell("repros/a.py", "pypi:2", "bug", 3, 3, "", "2.0"))
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    path = tmp_path / "a.py"
-    path.touch()
-    return path
-
-
 def test_compare_notes_what_is_to_be_expected(monkeypatch: pytest.MonkeyPatch, saved: Path, tmp_path: Path) -> None:
     result = CompareResult(("pypi:1", "pypi:2"), (Row("repros/a.py", "contract/E/A.b", CELLS),))
     monkeypatch.setattr(revisits.revisions, "compare", lambda *given: result)
