@@ -17,7 +17,7 @@ from fuzz.process import WorkerProcess
 from fuzz.program import parse
 from fuzz.repro import read_repro
 from tests.fuzz.buckets_executor import FAULTS
-from tests.fuzz.test_campaign import Log, findings, records
+from tests.fuzz.campaign_log import Log, findings, records
 
 EXECUTOR = "tests.fuzz.buckets_executor"
 

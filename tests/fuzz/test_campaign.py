@@ -3,109 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fuzz import store as store_module
-from fuzz.campaign import CampaignError, CampaignOptions, CampaignResult, run_campaign
+from fuzz.campaign import CampaignError, CampaignOptions, run_campaign
 from fuzz.generate import program_for
-from fuzz.launch import ROOT
 from fuzz.limits import Limits
-from fuzz.process import Ready
 from fuzz.program import Extend, Program, Row, parse
-from fuzz.record import Record
 from fuzz.repro import read_repro
 from fuzz.sealed import sealed
-from fuzz.store import StoreError
 from fuzz.targets import TargetError
 from stubs.world import World
-from tests.fuzz.conftest import CLEAN, FAKE_EXECUTOR, MakeTarget
-
-ON_DECODE = """
-import ctypes, os, signal, time
-
-class Backend:
-    def forward_decode(self, seed):
-        {statement}
-
-def step(kind, seed):
-    if kind == "decode":
-        Backend().forward_decode(seed)
-"""
-
-
-def on_decode(statement: str) -> str:
-    return ON_DECODE.format(statement=statement)
-
-
-class Log:
-    """A Progress that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.pairs: tuple[str, ...] = ()
-        self.records: list[Record] = []
-        self.findings: list[dict[str, Any]] = []
-        self.phases: list[str] = []
-        self.notes: list[str] = []
-        self.result: CampaignResult | None = None
-        self.on_record: Callable[[Record], None] = lambda record: None
-
-    def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None:
-        self.pairs = pairs
-
-    def program_done(self, record: Record) -> None:
-        self.records.append(record)
-        self.on_record(record)
-
-    def finding(self, finding: dict[str, Any]) -> None:
-        self.findings.append(dict(finding))
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def finished(self, result: CampaignResult) -> None:
-        self.result = result
-
-
-@pytest.fixture
-def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOptions]:
-    """``options(source, **fields)``: twelve programs on a target with this source, unless told otherwise."""
-
-    def make(source: str = CLEAN, **fields: Any) -> CampaignOptions:
-        defaults = CampaignOptions(
-            target=f"path:{make_target(source)}",
-            repros=tmp_path / "repros",
-            out=tmp_path / "out",
-            python=sys.executable,
-            programs=12,
-            executor=FAKE_EXECUTOR,
-        )
-        return replace(defaults, **fields)
-
-    return make
-
-
-def records(out: Path) -> list[Record]:
-    return [
-        Record.from_line(line) for path in sorted(out.glob("records-*.jsonl")) for line in path.read_text().splitlines()
-    ]
-
-
-def findings(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]
+from tests.fuzz.campaign_log import Log, findings, on_decode, records
+from tests.fuzz.conftest import CLEAN
 
 
 def test_clean_target_gives_exit_0_and_one_record_a_program(options: Any) -> None:
@@ -185,87 +98,6 @@ def test_segfault_costs_no_record_and_is_shrunk(options: Any) -> None:
     assert (finding["reliability"], finding["shrunk_ops"]) == ([10, 10], 2)
 
 
-def test_worker_killed_in_mid_program_costs_no_record_and_the_program_is_told(options: Any) -> None:
-    source = "import os, time\ndef step(kind, seed):\n    open(f'busy-{os.getpid()}', 'w').close(); time.sleep(0.05)\n"
-    chosen: CampaignOptions = options(source, programs=6)
-
-    def kill_when_busy(record: Record) -> None:
-        if record.seed == 2:
-            (busy,) = chosen.out.glob("busy-*")
-            busy.unlink()
-            threading.Thread(target=kill_next, args=(busy,)).start()
-
-    def kill_next(busy: Path) -> None:
-        while not busy.exists():  # it comes back with the first step of the next program
-            time.sleep(0.001)
-        os.kill(int(busy.name.removeprefix("busy-")), signal.SIGKILL)
-
-    log = Log()
-    log.on_record = kill_when_busy
-    result = run_campaign(chosen, log)
-    assert [record.verdict for record in records(result.out)] == ["ok", "ok", "ok", "infra", "ok", "ok"]
-    (finding,) = findings(result.out)
-    assert (finding["signature"], finding["verdict"], finding["seed"]) == ("harness/SIGKILL/process", "infra", 3)
-    assert parse(finding["program"]).hash == records(result.out)[3].program
-    assert result.exit_code == 0
-
-
-def test_campaign_killed_whole_loses_nothing(options: Any, tmp_path: Path) -> None:
-    source = "import os, time\ndef step(kind, seed):\n    if seed == {seed}:\n        open('busy', 'w').close(); time.sleep(99)\n"
-    stuck = program_for(4, Limits(pairs=("triton:torch_native",)))
-    chosen: CampaignOptions = options(source.format(seed=stuck.seed))
-    driver = f"from tests.fuzz.test_campaign import *\nfrom pathlib import PosixPath\nrun_campaign({chosen!r}, Log())\n"
-    process = subprocess.Popen([sys.executable, "-c", driver], cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while not (chosen.out / "busy").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert [record.seed for record in records(chosen.out)] == [0, 1, 2, 3]
-
-    for _ in range(2):  # twice more it ends everything, and is believed to be guilty of it
-        (chosen.out / "busy").unlink()
-        process = subprocess.Popen([sys.executable, "-c", driver], cwd=ROOT)
-        while not (chosen.out / "busy").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
-    result = run_campaign(chosen, Log())
-    lost = records(result.out)[4]
-    assert (lost.seed, lost.program, lost.verdict) == (4, stuck.hash, "infra")
-    assert lost.reason == "the campaign ended again and again while this program ran"
-    assert [parse(finding["program"]) for finding in result.findings] == [stuck]
-    assert sorted(record.seed for record in records(result.out)) == list(range(12))
-    assert not list(chosen.out.glob("journal-*"))
-
-
-def test_ctrl_c_keeps_what_there_is(options: Any) -> None:
-    chosen: CampaignOptions = options(on_decode("raise KeyError('x')"), programs=100_000)
-    log = Log()
-    log.on_record = lambda record: os.kill(os.getpid(), signal.SIGINT) if len(log.records) == 30 else None
-    result = run_campaign(chosen, log)
-    assert result.interrupted
-    assert 30 <= result.programs < 100_000
-    assert len(records(result.out)) == result.programs
-    assert [finding["signature"] for finding in findings(result.out)] == ["contract/KeyError/Backend.forward_decode"]
-
-
-def test_finding_is_saved_when_the_stop_comes_while_it_is_examined(options: Any) -> None:
-    slow = on_decode("time.sleep(0.3); raise KeyError('x')")
-    log = Log()
-    result_of: list[CampaignResult] = []
-
-    def stop(record: Record) -> None:
-        if record.verdict == "bug":
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    log.on_record = stop
-    result_of.append(run_campaign(options(slow), log))
-    (finding,) = findings(result_of[0].out)
-    assert finding["script"] != ""
-    assert result_of[0].exit_code == 1
-
-
 def test_speculation_is_drawn_only_in_modes_that_the_target_verifies_in(options: Any) -> None:
     result = run_campaign(options("MODES = {}\n" + CLEAN, programs=40), Log())
     modes = {mode for record in records(result.out) for mode, _, _ in record.steps}
@@ -340,23 +172,6 @@ def test_target_that_does_not_import_gives_exit_3_and_why(options: Any) -> None:
 def test_interpreter_that_is_not_there_gives_exit_3(options: Any) -> None:
     result = run_campaign(options(python="/no/such/python"), Log())
     assert (result.exit_code, result.reason.split(":")[0]) == (3, "cannot start /no/such/python")
-
-
-def test_full_disk_stops_the_campaign_loudly(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_write, calls = os.write, []
-
-    def full(fd: int, data: bytes) -> int:
-        if b'"elapsed_seconds"' in data:
-            calls.append(fd)
-            if len(calls) > 4:
-                raise OSError(28, "No space left on device")
-        return real_write(fd, data)
-
-    chosen: CampaignOptions = options()
-    monkeypatch.setattr(store_module.os, "write", full)
-    with pytest.raises(StoreError, match="No space left on device"):
-        run_campaign(chosen, Log())
-    assert len(records(chosen.out)) == 4
 
 
 @pytest.mark.parametrize(

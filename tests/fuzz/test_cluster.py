@@ -16,9 +16,8 @@ from fuzz.campaign import CampaignError, CampaignOptions, run_campaign
 from fuzz.cluster import run_on_cluster
 from fuzz.record import Record
 from fuzz.sealed import sealed
+from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, findings, records
 from tests.fuzz.conftest import MakeTarget
-from tests.fuzz.test_campaign import Log, findings, options, records  # noqa: F401 - ``options`` is a fixture
-from tests.fuzz.test_resume import FAULTS, TARGET
 
 PROGRAMS = 120
 OBJECT_STORE_BYTES = 80 << 20  # the smallest that Ray takes
@@ -52,11 +51,11 @@ def shard_records(out: Path) -> list[int]:
 
 
 @pytest.fixture
-def plain(options: Any, tmp_path: Path) -> CampaignOptions:  # noqa: F811
+def plain(options: Any, tmp_path: Path) -> CampaignOptions:
     """A campaign that has run on this machine. Its target notes each worker that imports it, and takes its time if told."""
     imported = f"open({str(tmp_path / 'imports')!r}, 'a').write('.')\n"
     in_time = f"time.sleep(0.05 if os.path.exists({str(tmp_path / 'slow')!r}) else 0.001)"
-    source = "import os\n" + imported + TARGET.replace("time.sleep(0.001)", in_time)
+    source = "import os\n" + imported + FAULTY.replace("time.sleep(0.001)", in_time)
     whole: CampaignOptions = options(source, programs=PROGRAMS)
     plain = replace(whole, out=tmp_path / "plain", repros=tmp_path / "plain-repros")
     run_campaign(plain, Log())
@@ -64,11 +63,11 @@ def plain(options: Any, tmp_path: Path) -> CampaignOptions:  # noqa: F811
     return plain
 
 
-def test_ctrl_c_ends_it_early_and_it_goes_on(cluster: Any, options: Any) -> None:  # noqa: F811
+def test_ctrl_c_ends_it_early_and_it_goes_on(cluster: Any, options: Any) -> None:
     def interrupt(record: Record) -> None:
         raise KeyboardInterrupt
 
-    slow = TARGET.replace("time.sleep(0.001)", "time.sleep(0.05)")
+    slow = FAULTY.replace("time.sleep(0.001)", "time.sleep(0.05)")
     chosen: CampaignOptions = options(slow, programs=30)
     log = Log()
     log.on_record = interrupt
@@ -126,27 +125,27 @@ def test_two_nodes_find_what_one_machine_finds_and_a_dead_one_costs_nothing(
     assert all(entry["examined"] and entry["reliability"] == [10, 10] for entry in findings(killed.out))
 
 
-def test_without_ray_it_says_what_to_install(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_without_ray_it_says_what_to_install(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CampaignError, match=r"--ray needs Ray; pip install 'seamripper\[ray\]', here and on each node"):
         run_on_cluster(options(), "", None, Log())
 
 
-def test_no_folder_is_shared_with_a_campaign_of_one_machine(cluster: Any, options: Any) -> None:  # noqa: F811
+def test_no_folder_is_shared_with_a_campaign_of_one_machine(cluster: Any, options: Any) -> None:
     chosen: CampaignOptions = options(programs=2)
     run_campaign(chosen, Log())
     with pytest.raises(CampaignError, match="holds a campaign that ran without --ray; give this one another --out"):
         run_on_cluster(chosen, cluster.address, None, Log())
 
 
-def test_a_target_that_cannot_be_imported_is_told(cluster: Any, options: Any, make_target: MakeTarget) -> None:  # noqa: F811
+def test_a_target_that_cannot_be_imported_is_told(cluster: Any, options: Any, make_target: MakeTarget) -> None:
     broken = make_target("raise ImportError('no such kernel')\n", name="broken")
     result = run_on_cluster(replace(options(), target=f"path:{broken}"), cluster.address, 1, Log())
     assert (result.exit_code, result.programs) == (3, 0)
     assert "no such kernel" in result.reason
 
 
-def test_a_spoiled_count_of_shards_is_told(cluster: Any, options: Any) -> None:  # noqa: F811
+def test_a_spoiled_count_of_shards_is_told(cluster: Any, options: Any) -> None:
     chosen: CampaignOptions = options(programs=2)
     chosen.out.mkdir()
     (chosen.out / "cluster.json").write_text(sealed({"shards": 2}).replace("2", "3"))

@@ -20,8 +20,8 @@ from fuzz.program import Decode, Extend, Idle, Program, Row, Verify
 from fuzz.tally import Tally
 from fuzz.trace import Trace
 from stubs.world import World
+from tests.fuzz.campaign_log import Log, findings, records
 from tests.fuzz.conftest import MakeTarget
-from tests.fuzz.test_campaign import Log, findings, records
 from tests.fuzz.test_lockstep import Silent
 from tests.fuzz.test_store import RECORD
 

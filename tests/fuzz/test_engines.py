@@ -12,7 +12,7 @@ from fuzz.engines import Exhaustive, Random, small_programs, small_worlds
 from fuzz.generate import program_for
 from fuzz.ledger import check
 from fuzz.limits import Limits
-from tests.fuzz.test_campaign import Log, options, records  # noqa: F401 - ``options`` is a fixture
+from tests.fuzz.campaign_log import Log, records
 
 LIMITS = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {"prefill": 4, "decode": 1}})
 
@@ -60,7 +60,7 @@ def test_random_ones_are_those_of_their_seeds() -> None:
     assert Random(LIMITS).program(12) == program_for(12, LIMITS)
 
 
-def test_exhaustive_campaign_goes_on_where_it_stopped(options: Any) -> None:  # noqa: F811
+def test_exhaustive_campaign_goes_on_where_it_stopped(options: Any) -> None:
     chosen = options(engine="exhaustive", programs=30, seed=2)
     run_campaign(chosen, Log())
     log = Log()
@@ -73,7 +73,7 @@ def test_exhaustive_campaign_goes_on_where_it_stopped(options: Any) -> None:  # 
     assert {record.engine for record in records(chosen.out)} == {"exhaustive"}
 
 
-def test_small_scope_has_an_end(options: Any, monkeypatch: Any) -> None:  # noqa: F811
+def test_small_scope_has_an_end(options: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("fuzz.engines.SMALL_OPS_MAX", 1)
     result = run_campaign(options(engine="exhaustive", programs=100_000), Log())
     assert (result.exit_code, result.programs) == (0, 335)

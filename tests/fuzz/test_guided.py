@@ -20,7 +20,7 @@ from fuzz.order import CampaignError, CampaignOptions
 from fuzz.program import Decode, Extend, Finish, Idle, Program, Row
 from fuzz.trace import Step, Trace
 from stubs.world import World
-from tests.fuzz.test_campaign import Log, on_decode, options, records  # noqa: F401 - ``options`` is a fixture
+from tests.fuzz.campaign_log import Log, on_decode, records
 
 LIMITS = Limits(pairs=("triton:fa3",), speculative={"triton:fa3": {}})
 PLAIN = World(prefill="triton", decode="fa3")
@@ -205,7 +205,7 @@ def test_what_lies_eight_ops_deep_is_come_to_by_what_lies_before_it(tmp_path: Pa
     assert max(depth(program_for(seed, LIMITS)) for seed in range(1000)) < 7
 
 
-def test_campaign_says_its_engine_and_leaves_a_corpus(options: Any) -> None:  # noqa: F811
+def test_campaign_says_its_engine_and_leaves_a_corpus(options: Any) -> None:
     chosen: CampaignOptions = options(on_decode("raise KeyError('x')"), engine="atheris", programs=30, shrink=False)
     result = run_campaign(chosen, Log())
     assert (result.programs, result.exit_code) == (30, 1)
@@ -215,7 +215,7 @@ def test_campaign_says_its_engine_and_leaves_a_corpus(options: Any) -> None:  # 
     assert not any("decode" in {op.kind for op in program.ops[:-1]} for program in programs)
 
 
-def test_campaign_goes_on_from_its_corpus(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_campaign_goes_on_from_its_corpus(options: Any, tmp_path: Path) -> None:
     chosen: CampaignOptions = options(engine="atheris", programs=10, corpus=tmp_path / "shared")
     run_campaign(chosen, Log())
     before = set(kept(tmp_path / "shared"))
@@ -225,12 +225,12 @@ def test_campaign_goes_on_from_its_corpus(options: Any, tmp_path: Path) -> None:
     assert before < set(kept(tmp_path / "shared"))
 
 
-def test_corpus_is_for_one_engine(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_corpus_is_for_one_engine(options: Any, tmp_path: Path) -> None:
     with pytest.raises(CampaignError, match="corpus given with engine random; expected engine atheris"):
         run_campaign(options(corpus=tmp_path), Log())
 
 
-def test_broken_file_of_a_corpus_is_told_and_no_stop(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_broken_file_of_a_corpus_is_told_and_no_stop(options: Any, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / f"{'0' * 32}.program").write_text("half a pro")
     log = Log()

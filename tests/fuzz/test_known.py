@@ -12,7 +12,7 @@ from fuzz.known import read_known
 from fuzz.program import Decode, Extend, Program, ProgramError, Row
 from fuzz.sealed import unsealed
 from stubs.world import World
-from tests.fuzz.test_campaign import Log, on_decode, options  # noqa: F401 - ``options`` is a fixture
+from tests.fuzz.campaign_log import Log, on_decode
 
 SIGNATURE = "contract/KeyError/Backend.forward_decode"
 DECODES = Program(World(), (Extend((Row(0, 3),)), Decode((0,))))
@@ -57,7 +57,7 @@ def test_one_without_a_signature_is_refused(tmp_path: Path) -> None:
         read_known(tmp_path)
 
 
-def test_campaign_with_one_that_is_refused_does_not_start(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_campaign_with_one_that_is_refused_does_not_start(options: Any, tmp_path: Path) -> None:
     write(tmp_path / "known", "")
     with pytest.raises(CampaignError, match=r"known: .*a.py does not say why it is known"):
         run_campaign(options(known=tmp_path / "known"), Log())
@@ -70,7 +70,7 @@ def standings(chosen: CampaignOptions) -> list[tuple[str, str, int]]:
     return [(Path(entry["script"]).name, entry["state"], entry["count"]) for entry in entries]
 
 
-def test_those_that_were_not_met_are_tried_in_their_own_program(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_those_that_were_not_met_are_tried_in_their_own_program(options: Any, tmp_path: Path) -> None:
     known = tmp_path / "known"
     source = "class Refusal(Exception): pass\n" + on_decode(
         "raise KeyError('x') if seed in (77, 99) else Refusal('no') if seed == 88 else OSError"
@@ -106,7 +106,7 @@ def test_those_that_were_not_met_are_tried_in_their_own_program(options: Any, tm
     assert again == result
 
 
-def test_flaky_one_is_not_gone(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_flaky_one_is_not_gone(options: Any, tmp_path: Path) -> None:
     known = tmp_path / "known"
     write(known, "Known: now and then", program=Program(DECODES.world, DECODES.ops, seed=77))
     flag = str(tmp_path / "flag")

@@ -16,10 +16,9 @@ from fuzz.gaps import read_cells, write_cells
 from fuzz.known import read_known
 from fuzz.merge import merge
 from fuzz.recheck import Standing, write_standings
+from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, findings, records
 from tests.fuzz.conftest import FAKE_EXECUTOR
-from tests.fuzz.test_campaign import Log, findings, options, records  # noqa: F401 - ``options`` is a fixture
 from tests.fuzz.test_known import write
-from tests.fuzz.test_resume import FAULTS, TARGET
 
 PROGRAMS = 150
 
@@ -44,7 +43,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     folder = tmp_path_factory.mktemp("divided")
     package = folder / "target" / "sglang"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{TARGET}")
+    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{FAULTY}")
     whole = CampaignOptions(
         target=f"path:{folder / 'target'}",
         repros=folder / "repros",
@@ -132,7 +131,7 @@ def test_a_spoiled_line_of_a_shard_is_told_and_left_out(divided: Divided) -> Non
     assert len([note for note in log.notes if "does not fit its checksum" in note]) == 1
 
 
-def test_known_faults_are_dealt_out_and_stand_as_whoever_tried_them_says(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_known_faults_are_dealt_out_and_stand_as_whoever_tried_them_says(options: Any, tmp_path: Path) -> None:
     for number in range(4):
         write(tmp_path / "known", "Known: why", f"{number}.py", f"contract/KeyError/elsewhere{number}")
     whole: CampaignOptions = options(programs=4, known=tmp_path / "known")
@@ -147,7 +146,7 @@ def test_known_faults_are_dealt_out_and_stand_as_whoever_tried_them_says(options
     assert result.exit_code == 0
 
 
-def test_what_says_more_of_a_known_fault_wins(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_what_says_more_of_a_known_fault_wins(options: Any, tmp_path: Path) -> None:
     write(tmp_path / "known", "Known: why", signature="contract/KeyError/elsewhere")
     whole: CampaignOptions = options(known=tmp_path / "known")
     parts = dealt(whole, 3)
@@ -157,7 +156,7 @@ def test_what_says_more_of_a_known_fault_wins(options: Any, tmp_path: Path) -> N
     assert [one["state"] for one in put_together(whole, parts, Log()).known] == ["shows"]
 
 
-def test_a_cell_is_open_where_no_shard_ran_in_it(options: Any) -> None:  # noqa: F811
+def test_a_cell_is_open_where_no_shard_ran_in_it(options: Any) -> None:
     whole: CampaignOptions = options(programs=12)
     parts = dealt(whole, 2)
     for part in parts:

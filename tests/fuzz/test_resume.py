@@ -20,31 +20,9 @@ import pytest
 from fuzz.campaign import CampaignError, CampaignOptions, run_campaign
 from fuzz.launch import ROOT
 from fuzz.sealed import sealed, unsealed
-from tests.fuzz.test_campaign import Log, options, records  # noqa: F401 - ``options`` is a fixture
+from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, records, start
 from tests.fuzz.test_known import write
 
-# Five faults of which some are rare; a step takes a millisecond.
-TARGET = """
-import time
-
-class Backend:
-    def forward(self, kind, seed):
-        if kind == "retract" and seed % 5 == 0:
-            raise KeyError("rare")
-        if kind == "decode" and seed % 7 == 0:
-            raise ValueError("decode")
-        if kind == "mixed" and seed % 11 == 0:
-            self.deeper(seed)
-        if kind == "finish" and seed % 29 == 3:
-            raise OSError("very rare")
-
-    def deeper(self, seed):
-        raise (KeyError if seed % 2 else RuntimeError)("deeper")
-
-def step(kind, seed):
-    time.sleep(0.001)
-    Backend().forward(kind, seed)
-"""
 # Runs a campaign on a disk of its own that is too small, makes it larger, and runs the campaign again.
 FULL_DISK = """
 import json, subprocess
@@ -52,7 +30,7 @@ from tests.fuzz.test_resume import outcome, programs
 from pathlib import PosixPath
 from fuzz.campaign import CampaignOptions, run_campaign
 from fuzz.store import StoreError
-from tests.fuzz.test_campaign import Log, findings, records
+from tests.fuzz.campaign_log import Log, findings, records
 
 options, log, error = {options!r}, Log(), ""
 mount = ["mount", "-t", "tmpfs", "none", str(options.out.parent), "-o"]
@@ -68,23 +46,7 @@ result = run_campaign(options, log := Log())
 scripts = sorted(path.name for path in result.scripts if path.exists())
 print(json.dumps([error, told, kept, outcome(options.out), programs(options.out), scripts, log.notes]))
 """
-FAULTS = {
-    "contract/KeyError/Backend.forward",
-    "contract/ValueError/Backend.forward",
-    "contract/KeyError/Backend.deeper",
-    "contract/RuntimeError/Backend.deeper",
-    "contract/OSError/Backend.forward",
-}
 KILLS = 50
-DRIVER = """
-from pathlib import PosixPath
-from fuzz.campaign import CampaignOptions, run_campaign
-
-class Silent:
-    started = program_done = finding = phase = note = finished = lambda *told: None
-
-run_campaign({options!r}, Silent())
-"""
 
 
 def outcome(out: Path, *without: str) -> list[dict[str, Any]]:
@@ -101,17 +63,13 @@ def programs(out: Path) -> list[tuple[int, str]]:
     return sorted((record.seed, record.program) for record in records(out))
 
 
-def start(chosen: CampaignOptions) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", DRIVER.format(options=chosen)], cwd=ROOT)
-
-
 def size(out: Path) -> int:
     path = out / "records-0.jsonl"
     return path.stat().st_size if path.exists() else 0
 
 
-def test_campaign_killed_fifty_times_ends_with_the_findings_of_an_undisturbed_one(options: Any, tmp_path: Path) -> None:  # noqa: F811
-    plain: CampaignOptions = options(TARGET, programs=1000, out=tmp_path / "plain", repros=tmp_path / "plain-repros")
+def test_campaign_killed_fifty_times_ends_with_the_findings_of_an_undisturbed_one(options: Any, tmp_path: Path) -> None:
+    plain: CampaignOptions = options(FAULTY, programs=1000, out=tmp_path / "plain", repros=tmp_path / "plain-repros")
     run_campaign(plain, Log())
     chosen = replace(plain, out=tmp_path / "out", repros=tmp_path / "repros")
     moments = random.Random(5)
@@ -137,8 +95,8 @@ def test_campaign_killed_fifty_times_ends_with_the_findings_of_an_undisturbed_on
     assert saved == {path.name: path.read_text() for path in plain.repros.iterdir()}
 
 
-def test_finished_campaign_starts_no_worker_and_answers_the_same(options: Any) -> None:  # noqa: F811
-    chosen: CampaignOptions = options(TARGET, programs=40)
+def test_finished_campaign_starts_no_worker_and_answers_the_same(options: Any) -> None:
+    chosen: CampaignOptions = options(FAULTY, programs=40)
     first = run_campaign(chosen, Log())
     (chosen.out / "worker-0.log").unlink()
     again = run_campaign(chosen, Log())
@@ -146,8 +104,8 @@ def test_finished_campaign_starts_no_worker_and_answers_the_same(options: Any) -
     assert again == first
 
 
-def test_larger_budget_goes_on(options: Any) -> None:  # noqa: F811
-    chosen: CampaignOptions = options(TARGET, programs=10)
+def test_larger_budget_goes_on(options: Any) -> None:
+    chosen: CampaignOptions = options(FAULTY, programs=10)
     run_campaign(chosen, Log())
     log = Log()
     result = run_campaign(replace(chosen, programs=15), log)
@@ -156,8 +114,8 @@ def test_larger_budget_goes_on(options: Any) -> None:  # noqa: F811
     assert log.notes == [f"going on in {chosen.out}, where 10 programs have run"]
 
 
-def test_seconds_that_are_spent_are_not_spent_again(options: Any) -> None:  # noqa: F811
-    chosen: CampaignOptions = options(TARGET, programs=5)
+def test_seconds_that_are_spent_are_not_spent_again(options: Any) -> None:
+    chosen: CampaignOptions = options(FAULTY, programs=5)
     run_campaign(chosen, Log())
     late = [replace(record, elapsed_seconds=100.0).to_line() for record in records(chosen.out)]
     (chosen.out / "records-0.jsonl").write_text("".join(f"{line}\n" for line in late))
@@ -166,7 +124,7 @@ def test_seconds_that_are_spent_are_not_spent_again(options: Any) -> None:  # no
     assert records(chosen.out)[-1].elapsed_seconds > 100
 
 
-def test_stopped_program_runs_again(options: Any) -> None:  # noqa: F811
+def test_stopped_program_runs_again(options: Any) -> None:
     source = "import os, time\ndef step(kind, seed):\n    if not os.path.exists('go'): open('busy', 'w').close(); time.sleep(99)\n"
     chosen: CampaignOptions = options(source, programs=3)
     process = start(chosen)
@@ -182,7 +140,7 @@ def test_stopped_program_runs_again(options: Any) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("fields", [{"seed": 9}, {"pairs": ("triton:torch_native",)}, {"twins": True}])
-def test_folder_of_another_campaign_is_refused(options: Any, fields: dict[str, Any]) -> None:  # noqa: F811
+def test_folder_of_another_campaign_is_refused(options: Any, fields: dict[str, Any]) -> None:
     chosen: CampaignOptions = options(programs=2)
     run_campaign(chosen, Log())
     (name,) = fields
@@ -190,7 +148,7 @@ def test_folder_of_another_campaign_is_refused(options: Any, fields: dict[str, A
         run_campaign(replace(chosen, **fields), Log())
 
 
-def test_target_that_has_changed_is_refused(options: Any) -> None:  # noqa: F811
+def test_target_that_has_changed_is_refused(options: Any) -> None:
     chosen: CampaignOptions = options(programs=2)
     run_campaign(chosen, Log())
     package = Path(chosen.target.removeprefix("path:")) / "sglang" / "__init__.py"
@@ -200,9 +158,9 @@ def test_target_that_has_changed_is_refused(options: Any) -> None:  # noqa: F811
         run_campaign(replace(chosen, programs=3), Log())
 
 
-def test_full_disk_is_loud_claims_nothing_and_goes_on_once_there_is_room(options: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_full_disk_is_loud_claims_nothing_and_goes_on_once_there_is_room(options: Any, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
-    plain: CampaignOptions = options(TARGET, programs=1000)
+    plain: CampaignOptions = options(FAULTY, programs=1000)
     chosen = replace(plain, out=tmp_path / "disk" / "out", repros=tmp_path / "disk" / "repros")
     unshared = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshared, "true"], check=False).returncode:
@@ -240,7 +198,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     write(folder / "known", "Known: why", signature="contract/KeyError/elsewhere")
     package = folder / "target" / "sglang"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{TARGET}")
+    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{FAULTY}")
     chosen = CampaignOptions(
         target=f"path:{folder / 'target'}",
         repros=folder / "repros",
@@ -258,19 +216,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     return chosen
 
 
-FILES = (
-    "campaign.json",
-    "cells.jsonl",
-    "findings.jsonl",
-    "journal-0.json",
-    "known.jsonl",
-    "lost.jsonl",
-    "records-0.jsonl",
-    "run.json",
-    "worker-0.log",
-    "worker-0.slot",
-    "worker-0.stack",
-)
 # What they hold decides how a campaign goes on; lists of lines may be empty.
 TOLD = (
     "campaign.json",
@@ -281,6 +226,7 @@ TOLD = (
     "lost.jsonl",
     "records-0.jsonl",
 )
+FILES = (*TOLD, "run.json", "worker-0.log", "worker-0.slot", "worker-0.stack")
 
 
 def test_these_are_all_files_of_an_out_folder(finished: CampaignOptions) -> None:

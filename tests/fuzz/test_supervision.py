@@ -18,8 +18,8 @@ from fuzz.process import WorkerError, WorkerProcess
 from fuzz.program import Decode, Extend, Program, Row
 from fuzz.slot import begin, begin_op, op_begun, open_slot, watch_in
 from stubs.world import World
+from tests.fuzz.campaign_log import Log, findings, records
 from tests.fuzz.conftest import MakeWorker
-from tests.fuzz.test_campaign import Log, findings, options, records  # noqa: F401 - ``options`` is a fixture
 
 PROGRAM = Program(World(), (Extend((Row(0, 3),)), Decode((0,)), Decode((0,))))
 MEMORY_MB = 200  # the worker itself has some 20
@@ -78,7 +78,7 @@ def only_finding(worker: WorkerProcess, timeout_seconds: float = 20) -> Finding:
     return finding
 
 
-def test_each_of_fifty_injected_programs_is_named_with_its_cause(options: Any) -> None:  # noqa: F811
+def test_each_of_fifty_injected_programs_is_named_with_its_cause(options: Any) -> None:
     chosen: CampaignOptions = options(TARGET, programs=50, program_seconds=1.5, memory_mb=MEMORY_MB, shrink=False)
     started = time.monotonic()
     result = run_campaign(chosen, Log())
@@ -152,7 +152,7 @@ def test_worker_that_is_too_large_from_the_start_says_so(make_worker: MakeWorker
         make_worker(memory_mb=5).run(PROGRAM, 20)
 
 
-def test_campaign_ends_on_time_over_a_program_that_hangs(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_campaign_ends_on_time_over_a_program_that_hangs(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign_module, "LAST_SECONDS", 0.5)
     chosen: CampaignOptions = options(
         "import time\ndef step(kind, seed):\n    time.sleep(99)\n", programs=None, seconds=1.5
