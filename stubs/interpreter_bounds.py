@@ -14,8 +14,6 @@ allow (or ``entry_read`` and so on, as the policy calls its rows).
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stubs.interpreter_assembly import handle_maker
-from stubs.interpreter_log import Batch, Log, SlotPolicy, Violation
+from stubs.interpreter_log import Batch, Log, SlotPolicy
 from stubs.interpreter_region import TOP, Region, Rule
 from stubs.interpreter_request import RequestTrace
+from stubs.interpreter_violation import violation_of
 
 _REACH = 1 << 46  # farther from an argument's base than this, an address is nobody's
 
@@ -193,7 +192,7 @@ class Checker:
             known |= (address >= start) & (address <= start + storage.nbytes() - size)
         bad = lanes & ~known
         if bad.any():
-            self.log.add(self._violation("wild", None, address, bad, access))
+            self._add("wild", None, address, bad, access)
         return bad
 
     def _check_rules(self, region: Region, offset: Any, lanes: Any, access: str) -> None:
@@ -228,8 +227,8 @@ class Checker:
         bad = lanes & ~allowed.take(row, mode="clip")
         if bad.any() and (bad := bad & (row >= 0) & (row < len(allowed))).any():
             kind = f"{rule.policy.unit}_{'read' if access == 'load' else 'write'}"
-            first = int(row[bad][0])
-            self.log.add(self._violation(kind, region, offset, bad, access, rule.policy.name, first, request))
+            first, name = int(row[bad][0]), rule.policy.name
+            self._add(kind, region, offset, bad, access, lands_in=name, row=first, request=request)
 
     def _report(self, kind: str, region: Region, offset: Any, bad: Any, access: str) -> None:
         if bad.any():
@@ -239,42 +238,12 @@ class Checker:
                 for other in self.regions.values()
                 if other is not region and other.address <= address < other.address + other.end
             ]
-            self.log.add(self._violation(kind, region, offset, bad, access, lands[0] if lands else ""))
+            self._add(kind, region, offset, bad, access, lands_in=lands[0] if lands else "")
 
-    def _violation(
-        self,
-        kind: str,
-        region: Region | None,
-        offset: Any,
-        bad: Any,
-        access: str,
-        lands_in: str = "",
-        row: int | None = None,
-        request: int | None = None,
-    ) -> Violation:
-        elements = offset[bad] // (region.item if region else 1)
-        file, line = _kernel_line()
-        return Violation(
-            kind=kind,
-            access=access,
-            kernel=self.kernel,
-            argument=region.name if region else "an address",
-            program=self.module.interpreter_builder.grid_idx,
-            lanes=int(bad.sum()),
-            offset=int(elements[0]),
-            offset_min=int(elements.min()),
-            offset_max=int(elements.max()),
-            extent=region.extent if region else 0,
-            shape=region.shape if region else (),
-            stride=region.stride if region else (),
-            dtype=str(region.tensor.dtype) if region else "",
-            lands_in=lands_in,
-            row=row,
-            request=request,
-            file=file,
-            line=line,
-            text=linecache.getline(file, line).strip(),
-        )
+    def _add(self, kind: str, region: Region | None, offset: Any, bad: Any, access: str, **found: Any) -> None:
+        program = self.module.interpreter_builder.grid_idx
+        told = violation_of(kind, access, region, offset, bad, kernel=self.kernel, program=program, **found)
+        self.log.add(told)
 
 
 def _bytes(dtype: Any) -> int:
@@ -293,14 +262,3 @@ def _is_wrapped(offset: Any, region: Region) -> Any:
     """Whether the offset would be inside had it not lost a multiple of 2**32 elements."""
     element = offset // region.item
     return ((element % (1 << 32)) < region.extent) & (np.abs(offset) < _REACH)
-
-
-def _kernel_line() -> tuple[str, int]:
-    """File and line of the kernel's statement that is running: the innermost frame that is not machinery."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "/triton/" not in file and not file.startswith("<") and "/stubs/interpreter" not in file:
-            return file, frame.f_lineno
-        frame = frame.f_back
-    return "", 0
