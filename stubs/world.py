@@ -140,9 +140,16 @@ class World:
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
-        """The batch sizes that graphs are captured at, rising; none without graphs."""
-        most = self.graph_max or self.max_running_requests
-        return (*range(self.graph, most, self.graph), most) if self.graph else ()
+        """The batch sizes that graphs are captured at, rising; none without graphs.
+
+        Two-batch overlap splits batches: even sizes alone, the largest rounded up. Source: SGLang's
+        get_batch_sizes_to_capture, which keeps multiples of 2 there, up to the most requests rounded up.
+        """
+        if not self.graph:
+            return ()
+        multiple = 2 if self.wrapper == "tbo" else 1
+        most = -(-(self.graph_max or self.max_running_requests) // multiple) * multiple
+        return (*(size for size in range(self.graph, most, self.graph) if size % multiple == 0), most)
 
     @property
     def pool_pages(self) -> int:

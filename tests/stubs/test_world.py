@@ -129,6 +129,26 @@ def test_graphs_are_captured_up_to_their_largest_batch() -> None:
 
 
 @pytest.mark.parametrize(
+    ("world", "sizes"),
+    [
+        (World(graph=1, max_running_requests=4), (2, 4)),
+        (World(graph=1, max_running_requests=5), (2, 4, 6)),
+        (World(graph=1, max_running_requests=1), (2,)),
+        (World(graph=2, max_running_requests=5), (2, 4, 6)),
+        (World(graph=3, max_running_requests=8), (6, 8)),
+        (World(graph=1, graph_max=3, max_running_requests=8), (2, 4)),
+        (World(max_running_requests=4), ()),
+    ],
+)
+def test_two_batch_overlap_captures_even_batches_and_covers_the_largest(world: World, sizes: tuple[int, ...]) -> None:
+    assert replace(world, wrapper="tbo").graph_sizes == sizes
+
+
+def test_graphs_of_a_wrapper_that_splits_no_batch_are_captured_at_odd_sizes_too() -> None:
+    assert World(graph=1, wrapper="linear", max_running_requests=3).graph_sizes == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
     ("world", "message"),
     [
         (World(graph_max=1), "world.graph_max is 1 without graphs; expected 0"),
