@@ -16,6 +16,7 @@ from stubs.kernels import flashmla_contract as contract
 from stubs.kernels.attention import Rules, attend
 from stubs.kernels.contract import ContractBreach, require, require_absent
 from stubs.kernels.door import closed_kernel
+from stubs.kernels.trtllm_contract import check_counts
 
 METADATA = "get_mla_metadata"
 DECODE = "flash_mla_with_kvcache"
@@ -44,7 +45,7 @@ def get_mla_metadata(
     """
     require_absent(METADATA, topk=topk, is_fp8_kvcache=is_fp8_kvcache or None)
     require(num_heads_k == 1, METADATA, "num_heads_k", f"is {num_heads_k}, expected 1: all heads share a row")
-    lengths = contract.check_lengths(METADATA, cache_seqlens)
+    lengths = check_counts(METADATA, "cache_seqlens", cache_seqlens)
     rows = num_q_tokens_per_head_k
     require(rows > 0, METADATA, "num_q_tokens_per_head_k", f"is {rows}")
     schedule, splits = contract.schedule_of(lengths, rows)
@@ -80,7 +81,7 @@ def flash_mla_with_kvcache(
     require_absent(DECODE, is_fp8_kvcache=is_fp8_kvcache or None, **given, **options)
     schedule, splits = _scheduled(tile_scheduler_metadata, num_splits)
     contract.check_cache(DECODE, q, k_cache, head_dim_v)
-    lengths = contract.check_lengths(DECODE, cache_seqlens)
+    lengths = check_counts(DECODE, "cache_seqlens", cache_seqlens)
     batch, rows, heads, width = q.shape
     held = len(lengths)
     require(held == batch, DECODE, "cache_seqlens", f"has {held} entries for {batch} requests")

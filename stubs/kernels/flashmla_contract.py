@@ -55,19 +55,6 @@ def check_cache(function: str, q: torch.Tensor, cache: torch.Tensor, head_dim_v:
     require(0 < head_dim_v <= width, function, "head_dim_v", f"is {head_dim_v}, expected 1..{width}")
 
 
-def check_lengths(function: str, lengths: torch.Tensor) -> list[int]:
-    """Keys of each request, int32 [B], dense."""
-    name = "cache_seqlens"
-    require(lengths.dtype == torch.int32, function, name, f"is {lengths.dtype}, expected torch.int32")
-    require(lengths.dim() == 1, function, name, f"{tuple(lengths.shape)}, expected one dimension")
-    require(lengths.is_contiguous(), function, name, f"has strides {lengths.stride()}, expected contiguous")
-    values: list[int] = lengths.tolist()
-    for request, length in enumerate(values):
-        if length < 0:
-            raise ContractBreach(function, name, f"is {length}", request)
-    return values
-
-
 def check_schedule(function: str, schedule: torch.Tensor, splits: torch.Tensor, lengths: list[int], rows: int) -> None:
     """The schedule deals out the blocks of these lengths, for so many query rows times heads a request.
 
@@ -109,13 +96,9 @@ def check_causal(function: str, rows: int, lengths: list[int]) -> None:
 def check_table(function: str, table: torch.Tensor, lengths: list[int], pages: int) -> torch.Tensor:
     """Page ids int64 [requests, most pages], as the kernel finds them: by the row stride, however wide the view is."""
     name, batch = "block_table", len(lengths)
-    require(table.dtype == torch.int32, function, name, f"is {table.dtype}, expected torch.int32")
-    shape = tuple(table.shape)
-    require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]")
-    dense = shape[1] <= 1 or table.stride(-1) == 1
-    require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1")
+    trtllm_contract.check_rows(function, name, table, batch)
     if batch:
         held = table.untyped_storage().nbytes() // table.element_size() - table.storage_offset()
-        columns = min(max(table.stride(0), shape[1]), held - (batch - 1) * table.stride(0))
+        columns = min(max(table.stride(0), table.shape[1]), held - (batch - 1) * table.stride(0))
         table = table.as_strided((batch, columns), (table.stride(0), 1))
     return trtllm_contract.check_ids(function, name, table, lengths, pages, PAGE)

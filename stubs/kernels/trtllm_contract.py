@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from stubs.kernels.contract import ContractBreach, require
-from stubs.kernels.flashinfer_contract import check_indptr
+from stubs.kernels.flashinfer_contract import check_indptr, check_ints
 
 SM_COUNT = 132  # of a Hopper; sizes the counters alone
 _COUNTER_BYTES = 4
@@ -41,16 +41,21 @@ def check_cache(function: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
 
 def check_lengths(function: str, seq_lens: torch.Tensor, most: int, argument: str) -> list[int]:
     """Keys of each request, int32 [B], none longer than ``most``, which is called ``argument``."""
-    require(seq_lens.dtype == torch.int32, function, "seq_lens", f"is {seq_lens.dtype}, expected torch.int32")
-    require(seq_lens.dim() == 1, function, "seq_lens", f"{tuple(seq_lens.shape)}, expected one dimension")
-    require(seq_lens.is_contiguous(), function, "seq_lens", f"has strides {seq_lens.stride()}, expected contiguous")
-    lengths: list[int] = seq_lens.tolist()
+    lengths = check_counts(function, "seq_lens", seq_lens)
     for request, length in enumerate(lengths):
-        if length < 0:
-            raise ContractBreach(function, "seq_lens", f"is {length}", request)
         if length > most:
             raise ContractBreach(function, argument, f"{most} does not cover {length} keys", request)
     return lengths
+
+
+def check_counts(function: str, name: str, tensor: torch.Tensor) -> list[int]:
+    """A dense int32 array of one dimension, nowhere negative, as a list."""
+    counts = check_ints(function, name, tensor)
+    require(tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous")
+    for request, count in enumerate(counts):
+        if count < 0:
+            raise ContractBreach(function, name, f"is {count}", request)
+    return counts
 
 
 def check_workspace(function: str, workspace: torch.Tensor) -> None:
@@ -73,18 +78,23 @@ def check_table(
     function: str, table: torch.Tensor, lengths: list[int], counts: list[int], pages: int, page: int, window_left: int
 ) -> torch.Tensor:
     """Page ids int64 [requests, most pages], those that no query reads set to 0; the others are checked."""
-    name, batch = "block_tables", len(lengths)
-    require(table.dtype == torch.int32, function, name, f"is {table.dtype}, expected torch.int32")
-    shape = tuple(table.shape)
-    require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]")
-    dense = shape[1] <= 1 or table.stride(-1) == 1
-    require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1")
+    name = "block_tables"
+    check_rows(function, name, table, len(lengths))
     first = [
         max(0, length - count - window_left) // page if window_left >= 0 and count else 0
         for length, count in zip(lengths, counts, strict=True)
     ]
     read_from = [start if count else length for start, count, length in zip(first, counts, lengths, strict=True)]
     return check_ids(function, name, table, lengths, pages, page, read_from)
+
+
+def check_rows(function: str, name: str, table: torch.Tensor, batch: int) -> None:
+    """A table of page ids: int32 [batch, pages], a request's ids side by side."""
+    require(table.dtype == torch.int32, function, name, f"is {table.dtype}, expected torch.int32")
+    shape = tuple(table.shape)
+    require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]")
+    dense = shape[1] <= 1 or table.stride(-1) == 1
+    require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1")
 
 
 def check_ids(
