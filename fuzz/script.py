@@ -38,6 +38,7 @@ UNWRITTEN = (
 )
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters
+LINE_MAX = 115  # characters of a line of a docstring
 _SUPPLIED = re.compile(r"sglang\.srt\.([\w.]+)\.(\w+) from (\w+)")  # as fuzz.unmask.Supply spells it
 # What the model's geometry needs; the rest is transformers' default, or a flag.
 MODEL_FIELDS = (
@@ -173,11 +174,11 @@ def _check(finding: Finding, world: World, steps: tuple[ScriptStep, ...]) -> str
     """How the script tells: an exception, a comparison after the last step, or not at all."""
     oracle, kind, place = finding.signature.parts
     if finding.mode in DRAFT_MODES:
-        raise ScriptError(f"{finding.signature} is a fault of a step on the draft model, which scripts do not have yet")
+        raise ScriptError("it is a fault of a step on the draft model, which scripts do not have yet")
     if finding.mode.endswith(PADDED):
-        raise ScriptError(f"{finding.signature} is a fault of a padded step, which scripts do not have yet")
+        raise ScriptError("it is a fault of a padded step, which scripts do not have yet")
     if finding.mode.endswith(REPLAYED) or (world.graph and finding.mode == "start-up"):
-        raise ScriptError(f"{finding.signature} is a fault of a captured graph, which scripts do not have")
+        raise ScriptError("it is a fault of a captured graph, which scripts do not have")
     if oracle == "contract" or kind == "contract_breach":
         return "exception"
     if oracle == "numeric" and not (steps[-1].mode == "TARGET_VERIFY" and "tree" in finding.mode):
@@ -267,4 +268,5 @@ def _wrapped(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Safe inside a docstring, and no longer than a line of it may be."""
-    return " ".join(text.replace("\\", "/").replace('"', "'").split())[:115]
+    line = " ".join(text.replace("\\", "/").replace('"', "'").split())
+    return line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 3].rstrip()}..."

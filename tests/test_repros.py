@@ -31,7 +31,7 @@ def test_shows_on_the_release_it_was_found_on(path: Path, exit_codes: dict[Path,
 def test_is_named_after_its_signature_and_indexed(path: Path) -> None:
     signature = read_repro(path).signature
     assert signature is not None
-    assert path.stem == signature.slug
+    assert path.stem == signature.slug or path.stem.startswith(f"{signature.slug}-")  # another fault of that signature
     assert path.name in (path.parent / "README.md").read_text()
 
 

@@ -87,6 +87,12 @@ def test_a_title_cannot_end_the_docstring() -> None:
     assert ast.get_docstring(ast.parse(text)).splitlines()[0] == "''' + boom() /"  # type: ignore[union-attr]
 
 
+def test_a_title_that_is_cut_says_so() -> None:
+    program, finding, trace = missing_attribute()
+    text = write_script(program, replace(finding, title="key " * 40), trace, PROVENANCE)
+    assert ast.get_docstring(ast.parse(text)).splitlines()[0] == "key " * 27 + "key..."  # type: ignore[union-attr]
+
+
 def test_a_fault_that_no_script_can_show_is_refused() -> None:
     program, finding, trace = wrong_output()
     foreign = replace(finding, signature=Signature("state", "foreign_slot", "TritonAttnBackend.kv_indices.decode"))
