@@ -9,12 +9,20 @@ from typing import Any
 import pandas as pd
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from fuzz.since import FIXED, MET
+from reports.morning import since_table
+from reports.replays import doubt
+
 # What XML 1.0 forbids; evidence may hold anything that a program printed.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(path: Path, pair_mode: pd.DataFrame, findings: pd.DataFrame) -> None:
-    """Write ``path``; ``findings`` are the new ones. A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error."""
+def write_junit(path: Path, pair_mode: pd.DataFrame, findings: pd.DataFrame, since: pd.DataFrame) -> None:
+    """Write ``path``; ``findings`` are the new ones, ``since`` what became of those of an earlier run.
+
+    A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error. A fault that is fixed
+    since is a case that passes; one that was not met and is not known to be fixed is skipped: it decides nothing.
+    """
     xml = JUnitXml("seamripper")
     pairs = list(dict.fromkeys([*pair_mode["pair"], *findings["pair"]]))
     for pair in pairs:
@@ -26,8 +34,20 @@ def write_junit(path: Path, pair_mode: pd.DataFrame, findings: pd.DataFrame) -> 
         for mode, found in ours[~ours["mode"].isin(modes["mode"])].groupby("mode"):
             suite.add_testcase(_mode_case(pair, str(mode), {}, found))
         xml.add_testsuite(suite)
+    if len(since):
+        xml.add_testsuite(_since_suite(since))
     xml.update_statistics()  # type: ignore[no-untyped-call]  # junitparser leaves this one method untyped
     xml.write(str(path), pretty=True)
+
+
+def _since_suite(since: pd.DataFrame) -> TestSuite:
+    suite = TestSuite("since")
+    for row in since_table(since[since["state"] != MET]).to_dict("records"):
+        case = TestCase(clean(row["signature"]), classname=clean(row["pair"]))
+        if row["state"] != FIXED:
+            case.result = [Skipped(clean(f"{row['words']}: {row['told']}".removesuffix(": ")))]
+        suite.add_testcase(case)
+    return suite
 
 
 def _mode_case(pair: str, mode: str, counts: dict[str, int], found: pd.DataFrame) -> TestCase:
@@ -36,7 +56,8 @@ def _mode_case(pair: str, mode: str, counts: dict[str, int], found: pd.DataFrame
     for finding in found.to_dict("records"):
         failure = Failure(clean(finding["title"]), clean(finding["signature"]))
         failure.text = clean(
-            f"{finding['message']}\n\nscript: {finding['script'] or 'none'}\ntarget: {finding['target']}"
+            f"{finding['message']}\n\n{doubt(finding) or 'shows in every run'}\n"
+            f"script: {finding['script'] or 'none'}\ntarget: {finding['target']}"
         )
         results.append(failure)
     unjudged = counts.get("stub_gap", 0) + counts.get("infra", 0)

@@ -75,6 +75,7 @@ FINDING_DTYPES: dict[str, Any] = {
     "evidence": "object",
     "real": "string",
     "dismissed": "string",
+    "otherwise": "string",
 }
 KNOWN_DTYPES: dict[str, Any] = {
     "signature": "string",
@@ -82,6 +83,18 @@ KNOWN_DTYPES: dict[str, Any] = {
     "reason": "string",
     "state": "string",
     "count": "int64",
+    "detail": "string",
+}
+SINCE_DTYPES: dict[str, Any] = {
+    "signature": "string",
+    "title": "string",
+    "pair": "string",
+    "script": "string",
+    "shown": "int64",
+    "runs": "int64",
+    "state": "string",
+    "count": "int64",
+    "reruns": "int64",
     "detail": "string",
 }
 CELL_DTYPES: dict[str, Any] = {"pair": "string", "mode": "string", "state": "string", "reason": "string"}
@@ -107,16 +120,18 @@ class Run:
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
     pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
     reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again; ``real`` says the same of
-    the real runner, or why it cannot tell; ``dismissed`` why it is no finding, "" where it is). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES;
-    ``state`` is met, shows, gone, unclear or not tried), ``cells`` one per pair and mode in which no step ran (CELL_DTYPES;
-    ``state`` and ``reason`` as in ``fuzz.cells``). ``about`` is what run.json says beside the records (title,
-    command, ...).
+    the real runner, or why it cannot tell; ``dismissed`` why it is no finding, "" where it is; ``otherwise`` what the runs
+    came to that did not show it). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES; ``state`` is
+    met, shows, gone, unclear or not tried), ``since`` one per fault that an earlier run had found (SINCE_DTYPES; as
+    ``fuzz.since.Sequel``), ``cells`` one per pair and mode in which no step ran (CELL_DTYPES; ``state`` and ``reason`` as in
+    ``fuzz.cells``). ``about`` is what run.json says beside the records (title, command, ...).
     """
 
     records: pd.DataFrame
     steps: pd.DataFrame
     findings: pd.DataFrame
     known: pd.DataFrame
+    since: pd.DataFrame
     cells: pd.DataFrame
     broken: tuple[BrokenLine, ...]
     about: dict[str, str]
@@ -144,8 +159,9 @@ def load_run(folder: Path) -> Run:
         records=_frame(records, RECORD_DTYPES),
         steps=_frame([(*key, count) for key, count in steps.items()], STEP_DTYPES),
         findings=_frame(findings, FINDING_DTYPES),
-        known=_frame(list(_read(folder / "known.jsonl", _known_row, broken)), KNOWN_DTYPES),
-        cells=_frame(list(_read(folder / "cells.jsonl", _cell_row, broken)), CELL_DTYPES),
+        known=_frame(list(_read(folder / "known.jsonl", _plain_row(KNOWN_DTYPES), broken)), KNOWN_DTYPES),
+        since=_frame(list(_read(folder / "since.jsonl", _plain_row(SINCE_DTYPES), broken)), SINCE_DTYPES),
+        cells=_frame(list(_read(folder / "cells.jsonl", _plain_row(CELL_DTYPES), broken)), CELL_DTYPES),
         broken=tuple(broken),
         about=about[-1] if about else {},
     )
@@ -200,6 +216,7 @@ def _finding_row(line: str) -> Row:
     data |= {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
     data |= {"script": data["script"] or "", "known": data.get("known", False), "shown": shown, "runs": runs}
     data |= {"real": _under_real_runner(data.get("real")), "dismissed": data.get("dismissed", "")}
+    data |= {"otherwise": data.get("otherwise", "")}
     return tuple(check(data[name]) for name, check in _checks(FINDING_DTYPES))
 
 
@@ -211,14 +228,15 @@ def _under_real_runner(real: dict[str, Any] | None) -> str:
     )
 
 
-def _known_row(line: str) -> Row:
-    data = json.loads(line)
-    return tuple(check(data[name]) for name, check in _checks(KNOWN_DTYPES))
+def _plain_row(dtypes: dict[str, Any]) -> Callable[[str], Row]:
+    """Reads a line that has the columns as they are."""
+    checks = _checks(dtypes)
 
+    def parse(line: str) -> Row:
+        data = json.loads(line)
+        return tuple(check(data[name]) for name, check in checks)
 
-def _cell_row(line: str) -> Row:
-    data = json.loads(line)
-    return tuple(check(data[name]) for name, check in _checks(CELL_DTYPES))
+    return parse
 
 
 def _about(line: str) -> dict[str, str]:

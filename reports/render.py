@@ -16,7 +16,9 @@ from fuzz.trace import MODES
 from reports.cells import cell_table, legend, rows_of
 from reports.junit import write_junit
 from reports.load import Run, load_run
+from reports.morning import overview_table, since_table
 from reports.picture import programs_picture, speed_picture
+from reports.replays import doubt, replay_of
 from reports.tables import (
     corrupt_table,
     dismissed_table,
@@ -47,12 +49,11 @@ def write_reports(folder: Path) -> list[Path]:
     paths = [folder / name for name in ("summary.md", "findings.csv", "pair_mode.csv", "report.html", "junit.xml")]
     summary, findings_csv, pair_mode_csv, page, junit = paths
     summary.write_text(TEMPLATES.get_template("summary.md.j2").render(view), encoding="utf-8")
-    findings_table(run.findings[~is_corrupt(run.findings) & ~is_dismissed(run.findings)]).to_csv(
-        findings_csv, index=False
-    )
+    faults = run.findings[~is_corrupt(run.findings) & ~is_dismissed(run.findings)]
+    findings_table(faults, run.since).to_csv(findings_csv, index=False)
     pair_mode.to_csv(pair_mode_csv, index=False)
     page.write_text(TEMPLATES.get_template("report.html.j2").render(view), encoding="utf-8")
-    write_junit(junit, pair_mode, run.findings[is_new(run.findings)])
+    write_junit(junit, pair_mode, run.findings[is_new(run.findings)], run.since)
     return paths
 
 
@@ -64,7 +65,8 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "title": title,
         "about": {name: value for name, value in run.about.items() if name != "title"},
         "facts": _facts(run.records),
-        "findings": _finding_rows(run.findings[is_new(run.findings)]),
+        "findings": _finding_rows(run.findings[is_new(run.findings)], run.since),
+        "overview": _overview(run),
         "verdicts": {row["verdict"]: row for row in _rows(verdict_table(run.records))},
         "pair_mode": _rows(pair_mode),
         "heat": _heat(pair_mode),
@@ -73,6 +75,8 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "modes": _modes(pair_mode),
         "first_seen": _rows(first_seen),
         "known": _rows(run.known),
+        "since": _rows(since_table(run.since)),
+        "since_folder": run.about.get("since", ""),
         "corrupt": _rows(corrupt_table(run.findings)),
         "dismissed": _rows(dismissed_table(run.findings)),
         "by_pair": _rows(throughput_table(run.records, "pair")),
@@ -83,6 +87,13 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
         "broken_count": len(run.broken),
         "pictures": [programs_picture(over_time, first_seen), speed_picture(over_time)] if len(run.records) else [],
     }
+
+
+def _overview(run: Run) -> list[dict[str, Any]]:
+    """What the page says first: how much is new and known, what is fixed where that was asked, and what else there is."""
+    always = {"new", "known", *(["fixed since"] if "since" in run.about else [])}
+    rows = [row for row in _rows(overview_table(run)) if row["count"] or row["what"] in always]
+    return [{**row, "parts": [part for part in rows if part["of"] == row["what"]]} for row in rows if not row["of"]]
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -104,11 +115,12 @@ def _facts(records: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _finding_rows(findings: pd.DataFrame) -> list[dict[str, Any]]:
+def _finding_rows(findings: pd.DataFrame, since: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
-    for row in _rows(findings.sort_values(["first_seconds", "signature"], kind="stable")):
+    told = findings.assign(replay=replay_of(findings), earlier=findings["signature"].isin(since["signature"]))
+    for row in _rows(told.sort_values(["first_seconds", "signature"], kind="stable")):
         command = ["seamripper", "replay", row["script"], "--target", row["target"]]
-        rows.append({**row, "replay": shlex.join(command) if row["script"] else ""})
+        rows.append({**row, "doubt": doubt(row), "command": shlex.join(command) if row["script"] else ""})
     return rows
 
 

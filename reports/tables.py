@@ -10,17 +10,20 @@ import pandas as pd
 from fuzz.finding import CORRUPT
 from fuzz.trace import MODES
 from reports.load import VERDICTS
+from reports.replays import replay_of
 
 FINDING_COLUMNS = (
     "signature",
     "title",
     "verdict",
     "known",
+    "earlier",
     "pair",
     "mode",
     "runner",
     "target",
     "reliability",
+    "replay",
     "count",
     "first_seconds",
     "first_programs",
@@ -31,7 +34,12 @@ FINDING_COLUMNS = (
 
 def is_new(findings: pd.DataFrame) -> pd.Series[bool]:
     """Which findings make a run exit 1: bugs that nobody knew."""
-    return (findings["verdict"] == "bug") & ~findings["known"] & ~is_corrupt(findings) & ~is_dismissed(findings)
+    return is_believed(findings) & ~findings["known"]
+
+
+def is_believed(findings: pd.DataFrame) -> pd.Series[bool]:
+    """Which are faults of the target, on valid programs, that no control has dismissed."""
+    return (findings["verdict"] == "bug") & ~is_corrupt(findings) & ~is_dismissed(findings)
 
 
 def is_dismissed(findings: pd.DataFrame) -> pd.Series[bool]:
@@ -61,14 +69,17 @@ def corrupt_table(findings: pd.DataFrame) -> pd.DataFrame:
     return table[columns].assign(outcome=evidence[0], expected=evidence[1]).reset_index(drop=True)
 
 
-def findings_table(findings: pd.DataFrame) -> pd.DataFrame:
+def findings_table(findings: pd.DataFrame, since: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per finding, in the order in which they were found; columns FINDING_COLUMNS.
 
-    ``reliability`` is "k/N": the fault showed in k of N runs of the saved program.
+    ``reliability`` is "k/N": the fault showed in k of N runs of the saved program; ``replay`` says it in words (REPLAYS).
+    ``earlier`` is whether the run of ``since`` (Run.since) had found it, too.
     """
     table = findings.sort_values(["first_seconds", "signature"], kind="stable")
     reliability = table["shown"].astype("string") + "/" + table["runs"].astype("string")
-    return table.assign(reliability=reliability)[list(FINDING_COLUMNS)].reset_index(drop=True)
+    earlier = table["signature"].isin([] if since is None else since["signature"])
+    told = table.assign(reliability=reliability, replay=replay_of(table), earlier=earlier)
+    return told[list(FINDING_COLUMNS)].reset_index(drop=True)
 
 
 def pair_mode_table(steps: pd.DataFrame) -> pd.DataFrame:
@@ -143,7 +154,6 @@ def over_time_table(records: pd.DataFrame, bins: int = 48) -> pd.DataFrame:
 
 def first_seen_table(findings: pd.DataFrame) -> pd.DataFrame:
     """One row per fault of the target, known ones too, in the order in which they were met; ``count`` is how often."""
-    bugs = findings[(findings["verdict"] == "bug") & ~is_corrupt(findings) & ~is_dismissed(findings)]
-    faults = bugs.sort_values(["first_seconds", "signature"], kind="stable")
+    faults = findings[is_believed(findings)].sort_values(["first_seconds", "signature"], kind="stable")
     table = faults[["signature", "pair", "first_seconds", "first_programs", "count"]]
     return table.assign(new=~faults["known"]).reset_index(drop=True)

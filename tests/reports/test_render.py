@@ -75,7 +75,10 @@ def test_what_was_dismissed_is_told_with_the_reason(tmp_path: Path) -> None:
 
 def test_a_finding_that_was_not_run_again_says_so(tmp_path: Path) -> None:
     write_reports(write_run(tmp_path, [BUG], [{**FINDING, "reliability": [0, 0]}]))
-    assert "- not run again; first seen after 20 s" in (tmp_path / "summary.md").read_text()
+    assert (
+        "- not run again: the run ended, or lost its worker, before that; first seen after 20 s"
+        in (tmp_path / "summary.md").read_text()
+    )
 
 
 def test_summary_opens_with_the_headline(folder: Path) -> None:
