@@ -89,6 +89,11 @@ class Corpus:
             return None
 
 
+def size(folder: Path) -> int:
+    """How many programs stand in ``folder``, unread; 0 where there is none."""
+    return sum(1 for path in folder.glob(f"*{SUFFIX}") if not path.name.startswith("."))
+
+
 def entry_of(data: bytes, name: str) -> Entry:
     """What a file of this name holds. Raises ValueError, which says why it is no entry."""
     if _name(data) != name:

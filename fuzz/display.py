@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,8 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fuzz import corpus
 from fuzz.finding import CORRUPT, Signature, Verdict
-from fuzz.order import CampaignOptions, CampaignResult
+from fuzz.order import ATHERIS, CampaignOptions, CampaignResult
 from fuzz.process import Ready
 from fuzz.record import Record
 from fuzz.tally import is_believed
@@ -24,6 +27,8 @@ PLAIN_SECONDS = 10  # between two lines in a log: six a minute tell that it live
 PHASE_SECONDS = 1  # what is over sooner needs no line
 PLAIN_COLUMNS = 160  # of a table that goes to a file or a pipe, where no terminal says how wide it is
 BAR_COLUMNS = 40
+CORPUS_SECONDS = 2  # between two counts of a corpus's files, which may be a network's
+QUIET_SECONDS = 15  # of a worker that ends no program: programs take a second or two
 DISMISSED = "dismissed"  # by its control: no finding
 
 STYLES = {
@@ -64,8 +69,10 @@ class Display:
         self._later: threading.Timer | None = None
         self._started = self._said = time.monotonic()
         self._ahead = 0.0  # the campaign's clock starts before ``started``: it counts the import
-        self._programs = self._steps = self._new = 0
+        self._programs = self._steps = self._new = self._known = 0
         self._verdicts: Counter[str] = Counter()
+        self._ended: dict[int, float] = {}  # when each worker's last program did
+        self._corpus = _Corpus()
         # Last: it renders at once.
         self._live = Live(console=to, get_renderable=self._render, transient=True) if to.is_terminal else None
 
@@ -101,6 +108,7 @@ class Display:
         self.phase("")
         self._started = self._said = time.monotonic()
         self._ahead = ready.import_seconds
+        self._ended = dict.fromkeys(range(options.workers), self._started)
         about = f"SGLang {ready.sglang_version}, {options.runner} runner, {', '.join(pairs)}"
         self._say(f"{about} (imported in {ready.import_seconds:.0f} s)")
 
@@ -109,14 +117,16 @@ class Display:
         self._ahead = record.elapsed_seconds - self._seconds
         self._steps += sum(count for _, _, count in record.steps)
         self._verdicts[record.verdict] += 1
+        self._ended[record.worker] = time.monotonic()
         if not self._live and time.monotonic() - self._said >= PLAIN_SECONDS:
             self._said = time.monotonic()
-            self._say(f"{record.elapsed_seconds:.0f} s: {self._rates()}; {self._counts()}")
+            self._say("; ".join([f"{record.elapsed_seconds:.0f} s: {self._rates()}", self._counts(), *self._means()]))
 
     def finding(self, finding: dict[str, Any]) -> None:
         self.phase("")
         is_new = is_new_bug(finding)
         self._new += is_new
+        self._known += bool(finding["known"])
         label = label_of(finding)
         label = {"new": "new bug", "known": f"known {finding['verdict']}"}.get(label, label)
         is_dim = finding["known"] or label == DISMISSED
@@ -148,7 +158,23 @@ class Display:
         return "; ".join([counts, *self._news()]) if counts else "no program has ended yet"
 
     def _news(self) -> list[str]:
-        return [f"{self._new} new"] if self._counts_new else []
+        if not self._counts_new:
+            return []
+        return [f"{self._new} new" + (f", {self._known} known" if self._known else "")]
+
+    def _means(self) -> list[str]:
+        """What the programs come from and who runs them, where there is something to tell."""
+        means = []
+        if self._options is not None and self._options.engine == ATHERIS:
+            means.append(f"corpus {self._corpus.size(self._options.corpus_folder):,}")
+        now = time.monotonic()
+        quiet = [now - ended for ended in self._ended.values() if now - ended >= QUIET_SECONDS]
+        is_one = len(self._ended) == 1
+        if not is_one or quiet or self._live:
+            which = "" if is_one else f"{len(quiet)} of them "
+            waited = f" ({which}for {max(quiet):.0f} s at one thing)" if quiet else ""
+            means.append(("1 worker" if is_one else f"{len(self._ended)} workers") + waited)
+        return means
 
     def _render(self) -> RenderableType:
         if self._options is None:
@@ -158,7 +184,8 @@ class Display:
         counts = [
             Text(f"{self._verdicts[v.value]:,} {v.value}", STYLES[v.value]) for v in Verdict if self._verdicts[v.value]
         ]
-        return Group(grid, Text("  ").join([*counts, *map(Text, self._news())]), Text(self._phase, "dim"))
+        told = [*counts, *map(Text, (*self._news(), *self._means()))]
+        return Group(grid, Text("  ").join(told), Text(self._phase, "dim"))
 
     def _budget(self) -> RenderableType:
         """How much of the budget is spent: of the seconds or the programs, whichever will end the campaign first."""
@@ -172,6 +199,18 @@ class Display:
         row = Table.grid(padding=(0, 1))
         row.add_row(bar, Text(f"{min(done, total):,.0f} of {total:,.0f} {unit}"))
         return row
+
+
+class _Corpus:
+    """The size of a corpus, counted now and then: the display redraws itself four times a second."""
+
+    def __init__(self) -> None:
+        self._size, self._counted = 0, -math.inf
+
+    def size(self, folder: Path) -> int:
+        if time.monotonic() - self._counted >= CORPUS_SECONDS:
+            self._size, self._counted = corpus.size(folder), time.monotonic()
+        return self._size
 
 
 def is_new_bug(finding: dict[str, Any]) -> bool:

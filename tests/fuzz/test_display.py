@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,61 @@ def test_a_terminal_takes_no_text_for_markup() -> None:
 @pytest.mark.parametrize(("change", "is_new"), [({}, True), ({"known": True}, False), ({"verdict": "infra"}, False)])
 def test_new_is_a_bug_that_nobody_knew(change: dict[str, object], is_new: bool) -> None:
     assert is_new_bug({**FINDING, "known": False, **change}) is is_new
+
+
+def test_a_known_fault_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display_module, "PLAIN_SECONDS", 0)
+    to = console()
+    with Display(to) as display:
+        display.started(OPTIONS, READY, ("triton:fa3",))
+        display.finding({**FINDING, "known": False})
+        display.finding({**FINDING, "known": True})
+        display.program_done(BUG)
+    assert text(to).splitlines()[-1].endswith("; 1 bug; 1 new, 1 known")
+
+
+def test_corpus_is_counted_where_the_engine_builds_on_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(display_module, "PLAIN_SECONDS", 0)
+    monkeypatch.setattr(display_module, "CORPUS_SECONDS", 0)
+    (tmp_path / "corpus").mkdir()
+    to = console()
+    with Display(to) as display:
+        display.started(replace(OPTIONS, engine="atheris", out=tmp_path), READY, ("triton:fa3",))
+        display.program_done(OK)
+        for name in ("a.program", "b.program", "c.program.broken", ".d.program.7"):
+            (tmp_path / "corpus" / name).touch()
+        display.program_done(OK)
+    assert [line.rsplit("; ", 1)[1] for line in text(to).splitlines()[1:]] == ["corpus 0", "corpus 2"]
+
+
+def test_more_than_one_worker_is_told_and_those_of_a_cluster_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display_module, "PLAIN_SECONDS", 0)
+    to = console()
+    with Display(to) as display:
+        display.started(replace(OPTIONS, workers=2), READY, ("triton:fa3",))
+        display.program_done(OK)
+        display.program_done(replace(OK, worker=2))
+    assert [line.rsplit("; ", 1)[1] for line in text(to).splitlines()[1:]] == ["2 workers", "3 workers"]
+
+
+def test_worker_that_ends_no_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display_module, "PLAIN_SECONDS", 0)
+    clock = [100.0]
+    monkeypatch.setattr(display_module.time, "monotonic", lambda: clock[0])
+    to = console()
+    with Display(to) as display:
+        display.started(replace(OPTIONS, workers=2), READY, ("triton:fa3",))
+        clock[0] += 40
+        display.program_done(OK)
+    assert text(to).splitlines()[-1].endswith("; 2 workers (1 of them for 40 s at one thing)")
+
+
+def test_a_terminal_shows_corpus_and_workers(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.program").touch()
+    to = console(is_terminal=True)
+    with Display(to) as display:
+        display.started(replace(OPTIONS, engine="atheris", out=tmp_path, workers=2), READY, ("triton:fa3",))
+        display.program_done(OK)
+        display.phase("shrinking")
+    assert "  0 new  corpus 1  2 workers\n" in text(to)
