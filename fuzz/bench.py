@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign import SEED_STRIDE
+from fuzz.agenda import SEED_STRIDE
 from fuzz.confirm import bugs, shown_in
 from fuzz.finding import Signature
 from fuzz.generate import program_for

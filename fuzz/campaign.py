@@ -10,43 +10,39 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import asdict, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fuzz.agenda import SEED_STRIDE, Agenda
+from fuzz.agenda import Agenda
 from fuzz.cells import Attempt
 from fuzz.confirm import Patience
 from fuzz.engines import Engine, Random, engine_of
 from fuzz.examine import LAST_SECONDS, Examiner
-from fuzz.finding import Finding, Signature, Verdict
+from fuzz.finding import Finding
+from fuzz.follow_up import FollowUp, seconds_past_end
 from fuzz.gaps import Gaps, gaps_of, read_cells
 from fuzz.known import Known, read_known
 from fuzz.launch import WorkerOptions
 from fuzz.limits import Limits
+from fuzz.logbook import Logbook
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program, ProgramError, parse
-from fuzz.recheck import read_standings, recheck, standings, to_try, write_standings
 from fuzz.record import Record
 from fuzz.resume import Past, read_past
-from fuzz.since import Earlier, read_earlier, read_sequels, rerun, sequels, to_rerun, write_sequels
+from fuzz.since import Earlier
 from fuzz.store import Store
-from fuzz.tally import Tally
 from fuzz.targets import open_target
 from fuzz.terms import settle
 from fuzz.trace import Trace
 
-__all__ = ["SEED_STRIDE", "CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
+__all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
 LOOKING_SHARE = 1 / 3  # of the time, while there are programs to run; looking into a finding may take half a minute
-KNOWN_SECONDS = 60  # past the campaign's end, to try the known faults that it did not meet
-SINCE_SECONDS = 60  # past that, to try those of an earlier run
-
 
 Item = TypeVar("Item")
 
@@ -87,12 +83,8 @@ class _Campaign:
         self.reason = ""
         self.has_given_up = False
         self.looking_seconds = 0.0  # of all workers
-        self.known = known
-        self.standings = read_standings(options.out, progress.note)
-        self.earlier = read_earlier(options.since, progress.note)
-        self.sequels = read_sequels(options.out, progress.note)
-        self.tally = Tally({signature: one.reason for signature, one in known.items()})
-        self.tally.count_earlier(past.records, past.entries)
+        self.log = Logbook(store, progress, known, past)
+        self.follow_up = FollowUp(options, known, progress.note)
         self.version = past.terms.sglang_version if past.terms is not None else ""
         self.engine: Engine = Random(Limits())
         self.cells = read_cells(options.out, progress.note)
@@ -100,14 +92,12 @@ class _Campaign:
 
     def run(self, folder: Path | None) -> CampaignResult:
         options = self.options
-        self.give_up_lost()
-        mine = dict(islice(self.known.items(), options.shard, None, options.shards))
-        unmet = to_try(mine, self.counts, self.standings)
-        ours = self.earlier[options.shard :: options.shards]
-        open_ones = to_rerun(ours, self.counts, self.sequels)
-        self.agenda = Agenda(options, self.deadline, self.past.seeds, self.tally.unexamined, unmet, open_ones)
+        self.log.give_up(self.past.given_up)
+        known, earlier = self.follow_up.known(self.log.counts), self.follow_up.earlier(self.log.counts)
+        unexamined = self.log.tally.unexamined
+        self.agenda = Agenda(options, self.deadline, self.past.seeds, unexamined, known, earlier)
         if self.past.records:
-            self.progress.note(f"going on in {options.out}, where {self.tally.programs:,} programs have run")
+            self.progress.note(f"going on in {options.out}, where {self.log.tally.programs:,} programs have run")
         if self.version and self.agenda.is_empty:
             return self.result()
         memory_mb = options.memory_mb or limit_mb(options.device, options.workers)
@@ -133,17 +123,6 @@ class _Campaign:
             if not entry["script"]:
                 self.look_into(worker, entry)
 
-    def give_up_lost(self) -> None:
-        """Write down the programs over which everything ended again and again."""
-        for leftover in self.past.given_up:
-            record = leftover.record
-            self.tally.count_program(record)
-            signature = Signature.parse(record.signature)
-            self.note(
-                Finding(Verdict.INFRA, signature, record.title, record.reason, 0, "unknown"), record, leftover.program
-            )
-            self.store.end(record)
-
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
         self.progress.phase(f"importing {self.options.target} in {len(workers)} worker(s)")
@@ -163,7 +142,7 @@ class _Campaign:
         self.version = ready.sglang_version
         limits = self.options.limits(terms.pairs, terms.speculative)
         self.engine = engine_of(self.options, limits, self.version, self.tell)
-        self.gaps = gaps_of(self.options, terms, self.deadline, self.tally.reached, self.past.seeds, self.cells)
+        self.gaps = gaps_of(self.options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
         self.progress.started(self.options, ready, terms.pairs)
         return True
 
@@ -180,7 +159,7 @@ class _Campaign:
                 self.stop.set()  # on leaving, the pool waits for its threads
 
     def work(self, worker: WorkerProcess) -> None:
-        """Run programs until there are no more to run, looking into what they found; then see to known faults."""
+        """Run programs until there are no more to run, looking into what they found; then try what they did not meet."""
         ran = 0
         while True:
             if (entry := self.take(self.next_unexamined)) is not None:
@@ -211,9 +190,9 @@ class _Campaign:
         while (entry := self.take(self.agenda.take_unexamined)) is not None:
             self.look_into(worker, entry)
         while (known := self.take(self.agenda.take_known)) is not None:
-            self.recheck(worker, known)
+            self.try_again(worker, known)
         while (earlier := self.take(self.agenda.take_earlier)) is not None:
-            self.rerun(worker, earlier)
+            self.try_again(worker, earlier)
 
     def tell(self, text: str) -> None:
         with self.lock:
@@ -256,83 +235,36 @@ class _Campaign:
             if isinstance(error, WorkerError) or self.stop.is_set():
                 raise
             trace = not_run("the campaign's time was up while this program ran")
-            self.keep(self.filled(blank, trace), text, [])
+            with self.lock:
+                self.log.keep(self.filled(blank, trace), text, [])
             return trace
-        fresh = self.keep(self.filled(blank, trace), text, noteworthy(trace))
         with self.lock:
-            self.agenda.put_unexamined([self.tally.findings[str(finding.signature)] for finding in fresh])
+            self.agenda.put_unexamined(self.log.keep(self.filled(blank, trace), text, noteworthy(trace)))
         return trace
-
-    def keep(self, record: Record, program: str, findings: list[Finding]) -> list[Finding]:
-        """Put the record on disk and count what was found; returns the bugs to be looked into."""
-        with self.lock:
-            self.tally.count_program(record)
-            fresh = [finding for finding in findings if self.note(finding, record, program)]
-            self.store.end(record)
-            self.progress.program_done(record)
-        return fresh
-
-    def note(self, finding: Finding, record: Record, program: str) -> bool:
-        """Count a finding and write it down if it is new; whether it is a new bug."""
-        entry = self.tally.count_finding(finding, record, program)
-        if entry is None:
-            return False
-        self.store.write_findings(list(self.tally.findings.values()))
-        if finding.verdict is Verdict.BUG and not entry["known"]:
-            return True
-        self.progress.finding(entry)
-        return False
 
     def examine(self, worker: WorkerProcess, program: Program, finding: Finding) -> None:
         """Confirm and shrink, then save the script; after a stop, what there is."""
         with self.lock:
             self.progress.phase(f"confirming and shrinking {finding.signature}")
-            entry = self.tally.findings[str(finding.signature)]
+            script = self.log.entry(finding)["script"]
         examiner = Examiner(self.options, self.version, self.deadline, self.stop)
-        examined = examiner.look(worker, program, finding, entry["script"])
-        confirmed = examined.confirmed
+        examined = examiner.look(worker, program, finding, script)
         with self.lock:
-            entry.update(confirmed.finding.to_json())
-            entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
-            entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
-            entry.update(otherwise=confirmed.otherwise)
-            entry.update(real=None if confirmed.real is None else asdict(confirmed.real))
-            entry.update(script=examined.script, examined=examined.is_whole, dismissed=examined.dismissed)
-            self.store.write_findings(list(self.tally.findings.values()))
-            self.progress.finding(entry)
+            self.log.settle(finding, examined)
 
-    def recheck(self, worker: WorkerProcess, known: Known) -> None:
-        """Run a known fault's own program, unless the campaign has met it meanwhile."""
-        if self.counts.get(known.signature):
+    def try_again(self, worker: WorkerProcess, fault: Known | Earlier) -> None:
+        """Run a fault's own program, unless the campaign has met it meanwhile."""
+        if self.log.counts.get(fault.signature):
             return
         with self.lock:
-            self.progress.phase(f"does {known.path.name} still show?")
-        deadline = min(time.monotonic(), self.deadline) + KNOWN_SECONDS
+            self.progress.phase(f"does {fault.path.name if isinstance(fault, Known) else fault.signature} still show?")
+        deadline = min(time.monotonic(), self.deadline) + seconds_past_end(fault)
         worker.until = deadline + LAST_SECONDS
         patience = Patience(self.options.program_seconds, deadline, self.stop.is_set)
-        standing = recheck(worker, known, self.options.device, patience)
-        if standing is not None:
+        answer = self.follow_up.run(worker, fault, patience)
+        if answer is not None:
             with self.lock:
-                self.standings[known.signature] = standing
-
-    def rerun(self, worker: WorkerProcess, earlier: Earlier) -> None:
-        """Run what an earlier run saved of a fault, unless the campaign has met it meanwhile."""
-        if self.counts.get(earlier.signature):
-            return
-        with self.lock:
-            self.progress.phase(f"does {earlier.signature} still show?")
-        deadline = min(time.monotonic(), self.deadline) + KNOWN_SECONDS + SINCE_SECONDS
-        worker.until = deadline + LAST_SECONDS
-        patience = Patience(self.options.program_seconds, deadline, self.stop.is_set)
-        sequel = rerun(worker, earlier, self.options.device, patience)
-        if sequel is not None:
-            with self.lock:
-                self.sequels[earlier.signature] = sequel
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How often each signature was met."""
-        return {signature: entry["count"] for signature, entry in self.tally.findings.items()}
+                self.follow_up.settle(answer)
 
     @property
     def elapsed_seconds(self) -> float:
@@ -353,15 +285,9 @@ class _Campaign:
 
     def result(self) -> CampaignResult:
         """Counts are known now: findings.jsonl is written for the last time."""
-        tally = self.tally
-        self.store.write_findings(list(tally.findings.values()))
-        stand = standings(self.known, self.counts, self.standings)
-        if stand:
-            write_standings(self.options.out, stand)
-        later = sequels(self.earlier, self.counts, self.sequels)
-        if later:
-            write_sequels(self.options.out, later)
+        self.log.write_findings()
+        stand, later = self.follow_up.write(self.log.counts)
         if self.gaps is not None:
             self.gaps.write(self.options.out)
         ended = {"has_given_up": self.has_given_up, "interrupted": self.interrupted}
-        return tally.result(self.options, stand, later, reason=self.reason, **ended)
+        return self.log.tally.result(self.options, stand, later, reason=self.reason, **ended)

@@ -9,8 +9,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
+from fuzz.agenda import SEED_STRIDE
 from fuzz.camp import Camp
-from fuzz.campaign import SEED_STRIDE, SESSION_PROGRAMS_MAX
+from fuzz.campaign import SESSION_PROGRAMS_MAX
 from fuzz.confirm import Patience, bugs
 from fuzz.contrast import ContrastOptions, ContrastResult, in_order
 from fuzz.generate import program_for

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.campaign import SEED_STRIDE, SESSION_PROGRAMS_MAX
+from fuzz.agenda import SEED_STRIDE
+from fuzz.campaign import SESSION_PROGRAMS_MAX
 from fuzz.confirm import bugs
 from fuzz.finding import Finding
 from fuzz.generate import program_for

@@ -169,7 +169,8 @@ def test_full_disk_is_loud_claims_nothing_and_goes_on_once_there_is_room(options
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     error, told, kept, findings, run, scripts, notes = json.loads(said)
     assert re.fullmatch(r"cannot write .*: No space left on device; make room or give another folder; .*", error)
-    assert told == kept
+    assert told[0] == kept[0]
+    assert set(told[1]) <= set(kept[1])  # what nobody had looked into yet is told when it goes on
     assert 0 < len(kept[0]) < 1000
     run_campaign(plain, Log())
     assert findings == outcome(plain.out)
