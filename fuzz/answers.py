@@ -20,6 +20,7 @@ from fuzz.recheck import GONE, NOT_TRIED, UNCLEAR
 from fuzz.revisions import ReplayResult, ShrinkResult
 from fuzz.script import Provenance, ScriptError, write_script
 from fuzz.since import FIXED, MET, SHOWS
+from fuzz.since import UNCLEAR as UNCLEAR_SINCE
 
 COULD_NOT_RUN = 3
 AUDIT_ROWS_MAX = 20  # a longer table is not read; the rows are ranked, and --json has all
@@ -62,17 +63,19 @@ def _since(one: dict[str, Any]) -> str:
     if one["state"] == FIXED:
         return f"fixed since the earlier run (clean in {one['reruns']} runs of its program)"
     if one["state"] == SHOWS:
-        return "not met, and its program still shows"
-    why = f": {one['detail']}" if one["detail"] else ""
-    return f"not seen again ({one['state']}{why})"
+        return "not met, and its program still shows it"
+    return (
+        f"not seen again (unclear: {one['detail']})" if one["state"] == UNCLEAR_SINCE else "not seen again (not re-run)"
+    )
 
 
 def _reliability(finding: dict[str, Any]) -> str:
-    """``10/10, real 3/3``: in how many runs it showed, then under the real runner."""
+    """``7/10 flaky, real 3/3``: in how many runs it showed, in a word where not in all, then under the real runner."""
     shown, runs = finding["reliability"]
     real = finding.get("real")
     under_real = f", real {real['shown']}/{real['runs']}" if real and real["runs"] else ""
-    return f"{shown}/{runs}{under_real}" if runs else "–"
+    word = "" if shown == runs else " flaky" if shown else " not reproduced"
+    return f"{shown}/{runs}{word}{under_real}" if runs else "–"
 
 
 def campaign_headline(result: CampaignResult) -> str:

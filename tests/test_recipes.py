@@ -94,7 +94,18 @@ def test_the_night_of_the_workflow(place: Path, is_broken: bool, status: int, he
     assert (ran.returncode, shell(place, summary).returncode) == (status, 0), ran.stderr
     assert (place / "step.md").read_text().startswith(headline)
     assert len(list(place.glob("found/*.py"))) == status
-    assert (place / "night" / "report.html").exists()
+    assert len(list(place.glob("nights/*/report.html"))) == 1
+
+
+def test_the_second_night_of_the_workflow_says_what_is_fixed(place: Path) -> None:
+    night, summary = steps("schedule")
+    clean = (place / "python" / "sglang" / "__init__.py").read_text()
+    break_decode(place / "python")
+    assert shell(place, night.replace("$(date +%F)", "2000-01-01")).returncode == 1
+    (place / "python" / "sglang" / "__init__.py").write_text(clean)
+    ran = shell(place, night)
+    assert (ran.returncode, shell(place, summary).returncode) == (0, 0), ran.stderr
+    assert "**0** new · **0** known · **1** fixed since" in (place / "step.md").read_text()
 
 
 @pytest.mark.parametrize(("broken", "status", "state"), [("", 0, ""), ("python", 1, "new"), ("both", 0, "unchanged")])

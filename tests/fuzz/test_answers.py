@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.answers import campaign_json, findings_table, known_lines
+from fuzz.answers import campaign_json, findings_table, known_lines, since_lines
 from fuzz.order import CampaignResult
 
 
@@ -53,8 +54,34 @@ def test_all_known_faults_are_in_the_json() -> None:
     assert [one["state"] for one in campaign_json(RESULT, [])["known"]] == list(STATES.values())
 
 
+def test_what_an_earlier_run_found_has_a_line_unless_it_was_met() -> None:
+    told = (
+        ("met", 0, ""),
+        ("fixed", 3, ""),
+        ("shows", 1, ""),
+        ("unclear", 1, "infra: lost"),
+        ("not run again", 0, ""),
+    )
+    since = tuple({"signature": "a/b/c", "state": state, "reruns": n, "detail": why} for state, n, why in told)
+    assert since_lines(replace(RESULT, since=since)) == [
+        "fixed since the earlier run (clean in 3 runs of its program): a/b/c",
+        "not met, and its program still shows it: a/b/c",
+        "not seen again (unclear: infra: lost): a/b/c",
+        "not seen again (not re-run): a/b/c",
+    ]
+    assert campaign_json(replace(RESULT, since=since), [])["since"] == list(since)
+
+
+def test_what_shows_in_no_run_is_not_reproduced() -> None:
+    assert shows(reliability=[0, 10]) == "0/10 not reproduced"
+
+
+def test_what_shows_in_each_run_is_in_no_doubt() -> None:
+    assert shows(reliability=[10, 10]) == "10/10"
+
+
 def test_reliability_under_both_runners() -> None:
-    assert shows(reliability=[9, 10], real={"shown": 3, "runs": 3, "why_not": ""}) == "9/10, real 3/3"
+    assert shows(reliability=[9, 10], real={"shown": 3, "runs": 3, "why_not": ""}) == "9/10 flaky, real 3/3"
 
 
 def test_reliability_where_the_real_runner_cannot_tell() -> None:

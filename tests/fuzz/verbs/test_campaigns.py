@@ -146,3 +146,48 @@ def test_run_from_end_to_end(
 
 def test_a_twin_is_refused_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "triton:triton" in mistake(capsys, "run", "--pair", "triton:triton")
+
+
+def test_run_that_comes_after_another_names_it(campaign: Campaign) -> None:
+    Path("nights/1").mkdir(parents=True)
+    Path("nights/1/findings.jsonl").touch()
+    main(["run", "--since", "nights/1", "--out", "o"])
+    assert campaign.options is not None
+    assert campaign.options.since == Path("nights/1")
+    assert json.loads(Path("o/run.json").read_text())["since"] == "nights/1"
+
+
+def test_first_run_of_a_folder_of_runs_has_none_before_it(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", "--target", "path:/x", "--since", "nights", "--out", "nights/1"])
+    assert campaign.options is not None
+    assert campaign.options.since is None
+    assert "seamripper: --since: nights holds no earlier run on path:/x\n" in capsys.readouterr().err
+    assert "since" not in json.loads(Path("nights/1/run.json").read_text())
+
+
+def test_run_after_a_folder_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    said = mistake(capsys, "run", "--since", "absent")
+    assert "--since: absent is no folder; expected an earlier run's --out folder, or one that holds such" in said
+
+
+def test_two_nights_from_end_to_end(
+    make_target: MakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
+        return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
+
+    monkeypatch.setattr(campaigns, "run_campaign", with_fake_executor)
+    monkeypatch.chdir(tmp_path)
+    source = "def step(kind, seed):\n    if kind == 'decode': raise KeyError('x')\n"
+    target = f"path:{make_target(source)}"
+    line = ["run", "--target", target, "--programs", "10", "--since", "nights", "--repros", "r", "--out"]
+    assert main([*line, "nights/1"]) == 1
+    package = Path(target.removeprefix("path:")) / "sglang" / "__init__.py"
+    package.write_text(package.read_text().replace("if kind == 'decode'", "if kind == 'never'"))
+    capsys.readouterr()
+    assert main([*line, "nights/2"]) == 0
+    assert "fixed since the earlier run (clean in 3 runs of its program): contract/KeyError/" in capsys.readouterr().out
+    summary = Path("nights/2/summary.md").read_text().splitlines()
+    assert summary[4] == "**0** new · **0** known · **1** fixed since"
