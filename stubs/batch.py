@@ -40,6 +40,7 @@ class Scheduler:
     # --- extend, mixed ---------------------------------------------------------------------------------------
 
     def extend(self, rows: Sequence[RowInput]) -> Iterator[StepPlan]:
+        """Prompts, or chunks of them, on the target and on the draft model where there is one."""
         parts = self._admit(rows)
         yield self._extend_step(extend_mode(rows, parts), parts, on_draft=False)
         if self.server.draft is not None:
@@ -47,6 +48,7 @@ class Scheduler:
         self._settle(parts, rows)
 
     def mixed(self, rows: Sequence[RowInput], requests: Sequence[int]) -> Iterator[StepPlan]:
+        """An extend of ``rows``, and behind them a decode of ``requests``, in one forward."""
         parts = self._admit(rows)
         running = self._running(requests, 1)
         offset = sum(part.count for part in parts)
@@ -101,6 +103,7 @@ class Scheduler:
     # --- decode, idle ----------------------------------------------------------------------------------------
 
     def decode(self, requests: Sequence[int], padding: Padding = UNPADDED) -> Iterator[StepPlan]:
+        """A token for each request."""
         running = self._running(requests, 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
         lengths = [part.prefix + 1 for part in parts]
@@ -110,6 +113,7 @@ class Scheduler:
             live.length += 1
 
     def idle(self, padding: Padding = UNPADDED) -> Iterator[StepPlan]:
+        """A step without requests, as a rank takes it while others work."""
         batch = self.planner.batch("IDLE", [], [], out_cache_loc=self.planner.locations([]))
         yield self.planner.padded("idle", [], batch, padding)
 
@@ -140,6 +144,7 @@ class Scheduler:
                 del self.live[request]
 
     def retract(self, requests: Sequence[int]) -> None:
+        """Requests give back all they hold; an extend begins each anew."""
         for request in requests:
             self.slots.release(self.live.pop(request))
 

@@ -45,19 +45,10 @@ def cutlass_mla_decode(
 
     ``seq_lens`` int32 [B], ``page_table`` int32 [B, P]. The answer is [B, H, latent]. Raises ContractBreach.
     """
-    require(q_nope.dim() == 3, DECODE, "q_nope", f"{tuple(q_nope.shape)}, expected [requests, heads, latent]")
-    batch, heads, latent = q_nope.shape
-    require(heads <= HEADS_MAX, DECODE, "q_nope", f"has {heads} heads, expected at most {HEADS_MAX}")
-    rotary = q_pe.shape[-1]
-    check_query(DECODE, "q_nope", q_nope, (heads, latent))
-    check_query(DECODE, "q_pe", q_pe, (heads, rotary), q_nope.dtype)
-    given = q_pe.shape[0]
-    require(given == batch, DECODE, "q_pe", f"has {given} rows, q_nope {batch}")
-    cache, shape = kv_c_and_k_pe_cache, tuple(kv_c_and_k_pe_cache.shape)
-    require(cache.dim() == 3, DECODE, "kv_c_and_k_pe_cache", f"{shape}, expected [pages, page, {latent + rotary}]")
-    page = shape[1]
-    require(PAGE % page == 0, DECODE, "kv_c_and_k_pe_cache", f"has pages of {page}, no divisor of {PAGE}")
-    check_rows(DECODE, "kv_c_and_k_pe_cache", cache, page, latent + rotary, q_nope.dtype)
+    cache = kv_c_and_k_pe_cache
+    _check_queries(q_nope, q_pe)
+    (batch, heads, latent), rotary = q_nope.shape, q_pe.shape[-1]
+    page = _check_cache(cache, latent + rotary, q_nope.dtype)
     lengths = trtllm_contract.check_lengths(DECODE, seq_lens, page_table.shape[-1] * page, "page_table")
     held = len(lengths)
     require(held == batch, DECODE, "seq_lens", f"has {held} entries for {batch} requests")
@@ -74,3 +65,23 @@ def cutlass_mla_decode(
     q = torch.cat([q_nope, q_pe], -1)
     attend(q, None, keys, keys[..., :latent], rows, [1] * batch, lengths, Rules(scale=sm_scale), answer, lse)
     return answer
+
+
+def _check_queries(q_nope: torch.Tensor, q_pe: torch.Tensor) -> None:
+    require(q_nope.dim() == 3, DECODE, "q_nope", f"{tuple(q_nope.shape)}, expected [requests, heads, latent]")
+    batch, heads, latent = q_nope.shape
+    require(heads <= HEADS_MAX, DECODE, "q_nope", f"has {heads} heads, expected at most {HEADS_MAX}")
+    check_query(DECODE, "q_nope", q_nope, (heads, latent))
+    check_query(DECODE, "q_pe", q_pe, (heads, q_pe.shape[-1]), q_nope.dtype)
+    given = q_pe.shape[0]
+    require(given == batch, DECODE, "q_pe", f"has {given} rows, q_nope {batch}")
+
+
+def _check_cache(cache: torch.Tensor, width: int, dtype: torch.dtype) -> int:
+    """Rows [pages, page, width]; returns the page's tokens."""
+    name, shape = "kv_c_and_k_pe_cache", tuple(cache.shape)
+    require(cache.dim() == 3, DECODE, name, f"{shape}, expected [pages, page, {width}]")
+    page = shape[1]
+    require(PAGE % page == 0, DECODE, name, f"has pages of {page}, no divisor of {PAGE}")
+    check_rows(DECODE, name, cache, page, width, dtype)
+    return page

@@ -56,10 +56,9 @@ def build_tree_kernel_efficient(
     _check_long(BUILD, "selected_index", selected_index, (batch, nodes - 1))
     _check_parents(parent_list, batch, int(topk), int(depth))
     _check_long(BUILD, "positions", positions, (batch * nodes,))
-    outputs = (("retrive_index", retrive_index), ("retrive_next_token", retrive_next_token))
-    for name, tensor in (*outputs, ("retrive_next_sibling", retrive_next_sibling)):
-        _check_long(BUILD, name, tensor, (batch, nodes))
+    _check_long(BUILD, "retrive_index", retrive_index, (batch, nodes))
     for name, tensor in (("retrive_next_token", retrive_next_token), ("retrive_next_sibling", retrive_next_sibling)):
+        _check_long(BUILD, name, tensor, (batch, nodes))
         require(bool((tensor == -1).all()), BUILD, name, "does not hold -1 everywhere on entry")
     lengths: list[int] = verified_seq_len.tolist()
     for request, length in enumerate(lengths):
@@ -111,11 +110,28 @@ def verify_tree_greedy(
     }
     for name, tensor in inputs.items():
         _check_long(VERIFY, name, tensor, (batch, nodes))
-    for name, tensor in (
-        ("predicts", predicts),
-        ("accept_index", accept_index),
-        ("accept_token_num", accept_token_num),
-    ):
+    _check_accepted(predicts, accept_index, accept_token_num, batch, nodes)
+    _check_range("retrive_index", retrive_index, 0, batch * nodes)
+    _check_range("retrive_next_token", retrive_next_token, -1, nodes)
+    _check_range("retrive_next_sibling", retrive_next_sibling, -1, nodes)
+
+    target: list[int] = target_predict.flatten().tolist()
+    places, firsts, siblings = retrive_index.tolist(), retrive_next_token.tolist(), retrive_next_sibling.tolist()
+    most = accept_index.shape[1]
+    for request, tokens in enumerate(candidates.tolist()):
+        accepted = _accepted(tokens, places[request], firsts[request], siblings[request], target, most, request)
+        accept_index[request, : len(accepted)] = torch.tensor(accepted, dtype=torch.int32)
+        accept_token_num[request] = len(accepted) - 1
+        for place in accepted:
+            predicts[place] = target[place]
+
+
+def _check_accepted(
+    predicts: torch.Tensor, accept_index: torch.Tensor, accept_token_num: torch.Tensor, batch: int, nodes: int
+) -> None:
+    """What the answer goes to has room for it."""
+    given = {"predicts": predicts, "accept_index": accept_index, "accept_token_num": accept_token_num}
+    for name, tensor in given.items():
         require(tensor.dtype == torch.int32, VERIFY, name, f"is {tensor.dtype}, expected torch.int32")
         require(tensor.is_contiguous(), VERIFY, name, f"has strides {tensor.stride()}, expected contiguous")
     size = predicts.numel()
@@ -123,18 +139,6 @@ def verify_tree_greedy(
     shape = tuple(accept_index.shape)
     require(len(shape) == 2 and shape[0] == batch and shape[1] > 0, VERIFY, "accept_index", f"{shape} for {batch} rows")
     require(accept_token_num.shape == (batch,), VERIFY, "accept_token_num", f"{tuple(accept_token_num.shape)}")
-    _check_range("retrive_index", retrive_index, 0, batch * nodes)
-    _check_range("retrive_next_token", retrive_next_token, -1, nodes)
-    _check_range("retrive_next_sibling", retrive_next_sibling, -1, nodes)
-
-    target: list[int] = target_predict.flatten().tolist()
-    places, firsts, siblings = retrive_index.tolist(), retrive_next_token.tolist(), retrive_next_sibling.tolist()
-    for request, tokens in enumerate(candidates.tolist()):
-        accepted = _accepted(tokens, places[request], firsts[request], siblings[request], target, shape[1], request)
-        accept_index[request, : len(accepted)] = torch.tensor(accepted, dtype=torch.int32)
-        accept_token_num[request] = len(accepted) - 1
-        for place in accepted:
-            predicts[place] = target[place]
 
 
 def _accepted(
