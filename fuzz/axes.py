@@ -85,7 +85,7 @@ AXES: tuple[Axis, ...] = (
         "kv_lora_rank",
         REAL,
         "trtllm_mha: SGLang refuses it; always, where a half serves nothing else (stubs/latent_worlds.py)",
-        "drafts: drawn where a half serves nothing else; others are served, and what older releases show is to be read first",
+        "drafts: drawn where a half serves nothing else; others are served; what older releases show is to be read first",
         "device cuda, fp8, save_kv_cache 0: not tried with it yet",
         "windows, caps, temperatures, sinks, v_head_dim: no such model has them",
         "query_scalar: the config says how such a model scales, and hotter logits over so wide a row are all rounding",
@@ -94,7 +94,7 @@ AXES: tuple[Axis, ...] = (
     _world(
         "wrapper",
         REAL,
-        "latent attention, window_tokens: not tried with either yet; nor graphs, save_kv_cache 0 with two-batch overlap",
+        "latent attention, window_tokens: not tried with either; nor graphs, save_kv_cache 0 with two-batch overlap",
         "NGRAM, DFLASH: SGLang splits EAGLE's verify input alone, and raises over theirs",
         "padded steps: SGLang splits what the scheduler agreed on, which is not driven",
         "linear: its linear layers are planned and not run, for their kernels are none that run on a CPU here",
@@ -117,7 +117,7 @@ AXES: tuple[Axis, ...] = (
         "Verify",
         "accepts",
         (
-            "SGLANG_SIMULATE_ACC_LEN: not set, it forces these counts behind attention, and here they are drawn at will",
+            "SGLANG_SIMULATE_ACC_LEN: not set, it forces these counts behind attention, and here they are drawn",
             "over a tree: a path; what that setting keeps there are the first nodes in order, without a move of KV",
         ),
     ),

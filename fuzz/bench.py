@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """``seconds`` of campaign for each mutant, counted from when SGLang is imported; ``watched`` programs on the release.
+    """``seconds`` of campaign for each mutant, counted from SGLang's import; ``watched`` programs on the release.
 
     Which lines run decides which mutants there are: a number of programs, so that they are the same everywhere.
     """
@@ -229,7 +229,7 @@ class _Release:
         self._worker.close()
 
     def shows(self, index: int, program: Program, signature: Signature, runs: int = 1) -> bool:
-        """Whether the program of that place in the campaign shows it in one of ``runs``; the first serves all mutants."""
+        """Whether the program of that place in the campaign shows it in one of ``runs``; the first is for all."""
         with self._lock:
             if index not in self._shown:
                 found = bugs(self._worker.run(program, PROGRAM_SECONDS))

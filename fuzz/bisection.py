@@ -14,7 +14,7 @@ EXACT, CANNOT_TELL = 0, 125
 
 @dataclass(frozen=True, slots=True)
 class BisectResult:
-    """``line`` is all revisions from the oldest to the newest, ``cells`` what those that were tried showed, in their order.
+    """``line`` is all revisions from the oldest to the newest, ``cells`` what those tried showed, in their order.
 
     ``names`` says more of a revision than its target spec (a commit's subject). ``refusal``: why it was not begun.
     """
@@ -48,7 +48,7 @@ class BisectResult:
 
     @property
     def answers(self) -> list[str]:
-        """In words, a line each: when it was introduced, when it was fixed, whether it came back, what cannot be told."""
+        """In words, a line each: when it was introduced, when it was fixed, if it came back, what cannot be told."""
         if self.refusal:
             return [f"cannot tell: {self.refusal}"]
         marks = self._marks

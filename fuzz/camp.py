@@ -16,7 +16,7 @@ from fuzz.trace import Trace
 
 
 class Camp:
-    """``store.folder`` gets records and findings as a campaign's does; ``version`` is set once the target is imported."""
+    """``store.folder`` gets what a campaign's does; ``version`` is set when the target is imported."""
 
     def __init__(self, options: CampaignOptions, store: Store, workers: list[WorkerProcess]) -> None:
         self.options, self.store, self.workers = options, store, workers

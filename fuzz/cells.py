@@ -1,4 +1,4 @@
-"""The cells of the table pair x mode, each tried by a small program that should come to it: does it run, and if not, why?"""
+"""The cells of the table pair x mode, each tried by a small program that comes to it: does it run, else why not?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved repros set against targets, as plain data: what each showed where, what was broken and what was mended since."""
+"""Saved repros set against targets, as plain data: what each showed where, what was broken, what was mended since."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLEAN = ("clean", "fixed")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One repro on one target. ``k`` of ``n`` runs showed the bug that ``state`` speaks of, ``cached`` of the n earlier.
+    """One repro on one target. ``k`` of ``n`` runs showed the bug that ``state`` speaks of, ``cached`` of them earlier.
 
     ``state``: bug (the repro's own signature), other (another bug: ``detail``), unsupported, stub_gap or infra (why:
     ``detail``), clean (every run was completed without a finding), fixed (clean, and an earlier target had the bug),

@@ -1,4 +1,4 @@
-"""A campaign set against the same campaign on a baseline, as plain data: what is new, what is gone, what is as it was."""
+"""A campaign set against the same campaign on a baseline, as plain data: what is new, gone, and as it was."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The negative control of a finding about numbers: a difference that batch order or a tolerance makes alone is none.
 
-A wrong rule is wrong whatever the data, and mostly by far. What rounding makes lies just beyond a tolerance, and is gone
-with other data, or with the requests of each batch in another order, in which a kernel adds up in another order too.
+A wrong rule is wrong whatever the data, and mostly by far. What rounding makes lies just beyond a tolerance, and is
+gone with other data, or with the requests of each batch in another order, in which a kernel adds up in another order
+too.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from fuzz.trace import Trace
 
 FAR_TIMES = 4.0  # the tolerance: roundings that add up to so much more than the dozens it allows for are no rounding
 NEAR_TIMES = 4.0  # nearer to what a wrong rule gives than to the truth: rounding leads nowhere, least of all there
-# What rounding makes in one program of 20 shows in so many of so many runs once in 150 times; a fault that shows in two of
-# five does nine times in ten.
+# What rounding makes in one program of 20 shows in so many of so many runs once in 150 times; a fault that shows in two
+# of five does nine times in ten.
 CONTROL_RUNS, SHOWN_MIN = 16, 4
 SEEDS = 1 << 31  # a program's seed is below
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """``shown`` of ``runs`` variants showed a difference there; ``farthest`` of them was so many times its tolerance."""
+    """``shown`` of ``runs`` variants showed a difference there; ``farthest`` of them so many times its tolerance."""
 
     shown: int
     runs: int
@@ -75,7 +76,7 @@ def control(runner: Runner, program: Program, finding: Finding, patience: Patien
 
 
 def _off(trace: Trace, signature: Signature) -> float:
-    """How far the same place is off, in tolerances; a wrong rule may be named differently with other data. 0: it is not."""
+    """How far the same place is off, in tolerances; a wrong rule may have another name then. 0: it is not."""
     there = (
         one for one in bugs(trace) if (one.signature.oracle, one.signature.place) == (signature.oracle, signature.place)
     )

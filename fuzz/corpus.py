@@ -1,8 +1,8 @@
 """A folder of programs that each showed something new, one file each, named by its content; any number may share it.
 
-A file is written whole or not at all and never changed, so a reader finds all of it or nothing. What is not what its name
-says, or no program, is set aside as ``<name>.broken`` with a line. Its first line says what the program showed, and on
-which SGLang; the rest is the program's text.
+A file is written whole or not at all and never changed, so a reader finds all of it or nothing. What is not what its
+name says, or no program, is set aside as ``<name>.broken`` with a line. Its first line says what the program showed,
+and on which SGLang; the rest is the program's text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a worker in mid-program, as a finding: what killed it, where it was, and whether that says anything of SGLang."""
+"""The end of a worker in mid-program, as a finding: what killed it, where it was, and if that tells of SGLang."""
 
 from __future__ import annotations
 

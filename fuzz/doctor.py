@@ -1,4 +1,4 @@
-"""What runs here: for one target and interpreter, what is real, what is stood in for, and which backends can be built."""
+"""What runs here: for one target and interpreter, what is real, what is stood in for, which backends can be built."""
 
 from __future__ import annotations
 

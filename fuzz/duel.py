@@ -92,7 +92,7 @@ def decide(before: Side, after: Side) -> tuple[str, str] | None:
 
 
 def chance(shown: int, runs: int, silent_runs: int) -> float:
-    """How likely ``shown`` of all runs fall on the one side alone where both are alike (Fisher's exact test, one tail)."""
+    """How likely ``shown`` of all runs fall on one side alone where both are alike (Fisher's exact test, one tail)."""
     return math.comb(runs, shown) / math.comb(runs + silent_runs, shown)
 
 

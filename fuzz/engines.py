@@ -1,4 +1,4 @@
-"""Where a campaign's programs come from: drawn at random, one after the other all there are in a small scope, or guided.
+"""Where a campaign's programs come from: drawn at random, one by one all there are in a small scope, or guided.
 
 The first two number their programs from 0 on, and the same number is the same program whenever it is asked for. What
 guided ones are hangs on what was learned before.

@@ -30,7 +30,7 @@ def code_number(text: str) -> int:
 
 
 def features_of(program: Program, trace: Trace) -> list[frozenset[int]]:
-    """What each op was the first to show, of those that began: of the domain, and of the code as far as it was watched."""
+    """What each op was the first to show, of those that began: of the domain, and of the code where it was watched."""
     count = max([len(trace.features), *(step.op_index + 1 for step in trace.steps)], default=0)
     texts: list[set[str]] = [set() for _ in range(count)]
     for op_index, text in shown(program, trace):

@@ -1,4 +1,4 @@
-"""Faults that a campaign's own programs may not meet: known ones, and those of an earlier run, tried in programs of their own."""
+"""Faults that a campaign may not meet, known ones and those of an earlier run: each is tried in its own program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SINCE_SECONDS = 60  # past that, to try those of an earlier run
 
 
 class FollowUp:
-    """Holds what is known of each by now. Not for two threads at a time, but for ``run``: whoever shares it has the lock.
+    """Holds what is told of each by now. Not for two threads at a time, but for ``run``: whoever shares it has a lock.
 
     ``counts``, wherever it is asked for, is how often the campaign met each signature.
     """

@@ -25,8 +25,8 @@ GRAPH_TRIES = 24
 def program_for(seed: int, limits: Limits) -> Program:
     """The program that ``seed`` stands for under ``limits``.
 
-    Seeds in a row go round the pairs, and round the kinds of world that each pair runs, with graphs and without, so that
-    even a short campaign leaves none out.
+    Seeds in a row go round the pairs, and round the kinds of world that each pair runs, with graphs and without, so
+    that even a short campaign leaves none out.
     """
     return generate(Seeded(seed), stratum(seed, limits))
 

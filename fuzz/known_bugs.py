@@ -1,4 +1,4 @@
-"""A list of known bugs of SGLang, read from TOML: where each is present, where it is fixed, what a finding of it says."""
+"""A list of known bugs of SGLang, read from TOML: where each is present, where fixed, what a finding of it says."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class Limits:
     ``shapes`` the kinds of world.
     ``worlds``, where given, are taken as they are
     (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
-    ``graph`` 1: only worlds that capture graphs, 0: only others, of halves that no release refuses to capture; None: any.
-    ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
+    ``graph`` 1: only worlds that capture graphs, 0: only others, of halves that no release refuses to capture; None:
+    any. ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
     context_len + 4 + draft tokens: SGLang writes past the row there, a fault outside the attention backends.
     """
 

@@ -17,7 +17,7 @@ from fuzz.tally import Tally
 
 
 class Logbook:
-    """Not for two threads at a time: whoever shares it has the lock. ``past`` is what the campaign wrote before it stopped."""
+    """Not for two threads at a time: whoever shares it has the lock. ``past``: what the campaign wrote before."""
 
     def __init__(self, store: Store, progress: Progress, known: Mapping[str, Known], past: Past) -> None:
         self._store, self._progress = store, progress

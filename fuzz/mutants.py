@@ -32,7 +32,7 @@ _LOGGERS = ("logger", "logging", "warnings", "print")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``text[start:end]`` of ``file`` (relative to the folder that holds sglang/), which is ``before``, becomes ``after``.
+    """``text[start:end]`` of ``file`` (relative to what holds sglang/), which is ``before``, becomes ``after``.
 
     ``place`` is the qualified name of the function, ``line`` where the text begins. Offsets are in characters.
     """

@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where an expression stands: its file, its function's variables with the line that binds each first, and ``attributes``.
+    """Where an expression stands: its file, its function's variables, each with its first line, and ``attributes``.
 
     Those are what the class (or the function) reads of things: what it reads (``self``) -> names of attributes.
     """

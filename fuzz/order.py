@@ -28,7 +28,10 @@ class CampaignOptions:
     """``pairs`` empty means all that run on the target. At least one of ``seconds`` and ``programs`` ends it.
 
     ``twins`` lets both halves of a pair have one name. ``program_seconds`` is how long a program may take before
-    it counts as hung, ``corrupt`` ends each program in a step whose input is corrupted, ``memory_mb`` how much memory a worker may have (0: see ``fuzz.memory``). ``since`` is the out folder of an earlier run, whose findings are looked after. ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``). Of ``shards`` campaigns that share one's programs this is number ``shard``.
+    it counts as hung, ``corrupt`` ends each program in a step whose input is corrupted, ``memory_mb`` is how much
+    memory a worker may have (0: see ``fuzz.memory``). ``since`` is the out folder of an earlier run, whose findings are
+    looked after. ``executor`` names what the workers run programs with (see ``fuzz.worker.Executor``). Of ``shards``
+    campaigns that share one's programs this is number ``shard``.
     """
 
     target: str

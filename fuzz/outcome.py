@@ -14,7 +14,7 @@ from fuzz.trace import Trace
 
 
 def noteworthy(trace: Trace) -> list[Finding]:
-    """Bugs to be believed, and what the harness lacks; refusals of the target and programs cut off are in the records."""
+    """Bugs to be believed, and what the harness lacks; refusals of the target and programs cut off are in records."""
     ours = (Verdict.STUB_GAP, Verdict.INFRA)
     return [*bugs(trace), *(finding for finding in trace.findings if finding.verdict in ours)]
 

@@ -1,4 +1,4 @@
-"""Where in SGLang a stack was: the qualified name of its innermost SGLang frame, from file names and line numbers alone.
+"""Where in SGLang a stack was: the qualified name of its innermost SGLang frame, from file names and lines alone.
 
 For stacks that come as text (a crash or a hang seen from outside) or as a traceback that has left its process.
 """

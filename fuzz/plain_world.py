@@ -98,7 +98,7 @@ def _smaller_spec(program: Program) -> Iterator[Program]:
 
 
 def _smaller_modelless(program: Program) -> Iterator[Program]:
-    """EAGLE's chain or tree in place of what other algorithms draft; then fewer drafted tokens, and a corpus less broad."""
+    """EAGLE's chain or tree in place of what other algorithms draft; then fewer tokens, and a corpus less broad."""
     world = program.world
     width, least = world.spec_draft_tokens, 1
     chain = replace(world, spec_algorithm="EAGLE", spec_steps=width - 1, spec_topk=1)

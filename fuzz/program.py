@@ -56,8 +56,9 @@ class Mixed:
 class Decode:
     """One token for each of the running ``requests``.
 
-    Of a rank among several (data-parallel attention): ``dead`` rows of nobody follow, for another rank has as many more.
-    ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend, without dead rows.
+    Of a rank among several (data-parallel attention): ``dead`` rows of nobody follow, for another rank has as many
+    more. ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend, without
+    dead rows.
     """
 
     kind: ClassVar[str] = "decode"
@@ -71,8 +72,8 @@ class Verify:
     """Target verify; ``accepts[i]`` tokens (1..spec_steps+1 of EAGLE's) of ``requests[i]`` are then committed.
 
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
-    what is verified comes from the draft model's steps, as in service; else it is drawn. Neither says anything in a world
-    whose draft model is not driven.
+    what is verified comes from the draft model's steps, as in service; else it is drawn. Neither says anything in a
+    world whose draft model is not driven.
     """
 
     kind: ClassVar[str] = "verify"
@@ -84,7 +85,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A step with no request in it (a DP-attention rank with nothing to do), or with ``dead`` rows alone, see Decode."""
+    """A step with no request in it (a DP-attention rank with nothing to do), or ``dead`` rows alone, see Decode."""
 
     kind: ClassVar[str] = "idle"
     dead: int = 0
@@ -143,8 +144,8 @@ class Program:
     def cost(self) -> tuple[int, int, int, int, int, str]:
         """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
 
-        Frills are cached prefixes, unfinished chunks, kept requests, drafts that are decoded and padding: their text alone
-        may sort before the plain form.
+        Frills are cached prefixes, unfinished chunks, kept requests, drafts that are decoded and padding: their text
+        alone may sort before the plain form.
         """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))

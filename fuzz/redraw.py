@@ -53,7 +53,7 @@ def steered(world: World, draw: Draw, begun: list[int]) -> list[int]:
 
 
 def likeness(ours: World, theirs: World) -> float:
-    """How much two worlds have in common: equal fields, then fields that both leave plain or both do not, then sizes."""
+    """How much two worlds have in common: equal fields, then fields that both leave plain or neither, then sizes."""
     return sum(_nearness(getattr(ours, name), getattr(theirs, name), plain) for name, plain in _FIELDS)
 
 

@@ -119,7 +119,7 @@ def shorten(program: Program) -> Iterator[Program]:
 
 
 def plain_steps(program: Program) -> Iterator[Program]:
-    """Verifies that accept one token and extend no draft; finished requests that leave nothing in the cache; no padding."""
+    """Verifies that accept one token and extend no draft; requests that leave nothing in the cache; no padding."""
     for index, op in enumerate(program.ops):
         if isinstance(op, Verify):
             yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))

@@ -2,8 +2,8 @@
 
     pytest -p fuzz.regression repros/ --target pypi:0.5.23
 
-Every ``*.py`` in a folder named ``repros`` (ini option ``repro_folders``) is a script. ``expected.toml`` beside them says
-what each does on which release (``fuzz.expected``): a fault that is known there is an expected failure.
+Every ``*.py`` in a folder named ``repros`` (ini option ``repro_folders``) is a script. ``expected.toml`` beside them
+says what each does on which release (``fuzz.expected``): a fault that is known there is an expected failure.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _log(options: WorkerOptions) -> Path:
 
 
 def _wait(command: list[str], options: WorkerOptions, timeout_seconds: float) -> int:
-    """Run it to its end; its exit status. It and all its children are ended when the time is up. Raises ToolFailure then."""
+    """Run it to its end; its exit status. It and its children are ended when time is up. Raises ToolFailure then."""
     surroundings = {**environment("cuda"), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     with _log(options).open("wb") as log:
         process = subprocess.Popen(

@@ -56,7 +56,7 @@ class Access:
 
     @property
     def kind(self) -> str:
-        """``sanitizer_invalid_write``; the space is named where it is not global memory, misalignment where it is that."""
+        """``sanitizer_invalid_write``; the space is named if it is not global memory, misalignment if it is that."""
         fault = "misaligned" if "misaligned" in self.what else "invalid"
         space = "" if self.space == "global" else f"{self.space}_"
         return f"sanitizer_{fault}_{space}{self.access}"
@@ -78,7 +78,7 @@ def accesses(report: str) -> list[Access]:
 
 
 def findings(report: str, program: Program, trace: Trace | None) -> tuple[Finding, ...]:
-    """One bug per kind and kernel. The report does not say of which step it is: the trace may, where it was the last."""
+    """One bug per kind and kernel. The report does not say of which step it is: the trace may, if it was the last."""
     seen = accesses(report)
     counts = Counter((access.kind, access.kernel) for access in seen)
     op_index, mode = _step(program, trace)

@@ -8,7 +8,7 @@ CACHE = "__pycache__"
 
 
 def lay_out(release: Path, copy: Path, changed: str, text: str) -> None:
-    """Fill the new folder ``copy`` with what ``release`` holds, but for the file ``changed`` (relative), which gets ``text``.
+    """Fill the new folder ``copy`` with what ``release`` holds, but ``changed`` (relative), which gets ``text``.
 
     Folders on the way to that file are made, all else in them is linked, its siblings' bytecode included.
     """

@@ -1,4 +1,4 @@
-"""What an op is to the scheduler: the steps it comes to, and the mode to file an exception under before each is made."""
+"""What an op is to the scheduler: the steps it comes to, and the mode an exception before each is filed under."""
 
 from __future__ import annotations
 

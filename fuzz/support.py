@@ -1,4 +1,4 @@
-"""What releases support here, found by trying: each backend alone in both halves, mode by mode, and every pair of them."""
+"""What releases support here, found by trying: each backend in both halves, mode by mode, and every pair of them."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ class Support:
     """One release. ``backends`` maps a name to its answer in each of ROWS, ``pairs`` PREFILL:DECODE to one.
 
     A backend's answer is yes, no (SGLang refuses), bug, untried (this machine cannot) or, where the harness is behind,
-    stub_gap or infra; a pair's is no, yes, or the speculative attention modes that it verifies in. ``reasons`` say why of
-    what is not yes, by "NAME, ROW" or pair.
-    ``error``: why nothing can be told of the release, "" if it can.
+    stub_gap or infra; a pair's is no, yes, or the speculative attention modes that it verifies in. ``reasons`` say why
+    of what is not yes, by "NAME, ROW" or pair. ``error``: why nothing can be told of the release, "" if it can.
     """
 
     version: str

@@ -22,8 +22,8 @@ IDLE = "no program put the target to the test; see the records for why, or give 
 class Tally:
     """``findings`` maps a signature to its entry, as findings.jsonl holds it; ``seen`` are those of this campaign.
 
-    ``known`` maps signatures to why they are known, ``owed`` counts what earlier records say of signatures that have no entry.
-    ``reached`` are the pairs and modes of the steps that ran.
+    ``known`` maps signatures to why they are known, ``owed`` counts what earlier records say of signatures that have no
+    entry. ``reached`` are the pairs and modes of the steps that ran.
     """
 
     known: Mapping[str, str] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Tally:
 
     @property
     def ran_something(self) -> bool:
-        """Whether any program put the target to the test; one that was refused or met a fault of the harness did not."""
+        """Whether any program put the target to the test; one refused, or met by a fault of the harness, did not."""
         return bool(self.verdicts[Verdict.OK.value] or self.verdicts[Verdict.BUG.value])
 
 

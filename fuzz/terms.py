@@ -1,4 +1,4 @@
-"""What decides a campaign's programs, settled when it starts and kept in its out folder, so that it can be taken up again."""
+"""What decides a campaign's programs, settled when it starts and kept in its out folder, so that it can go on."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from stubs.latent_worlds import LATENT_ONLY
 
 # Of the programs of a pair and kind, every so many-th captures graphs.
 GRAPH_EVERY, DRAFTS_GRAPH_EVERY = 3, 2  # a draft has four kinds of graph, a plain world has one
-# Every so many-th program is of a pair that serves latent attention alone: rows are 16 times as wide, and cost as much more.
+# Every so many-th program is of a pair that serves latent attention alone: rows are 16 times as wide, and cost as much
+# more.
 LATENT_EVERY = 5
 
 

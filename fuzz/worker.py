@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settle(fault_file: str) -> int:
-    """Ctrl-C is the parent's affair, and a crash leaves a stack and no core file. Where stacks go: a file descriptor."""
+    """Ctrl-C is the parent's affair, and a crash leaves a stack and no core file. Returns the fd that stacks go to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     stack = os.open(fault_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

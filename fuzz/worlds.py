@@ -76,7 +76,7 @@ def draw_world(
 
 
 def _draw_geometry(choices: Choices, world: World, sizes: tuple[int, ...]) -> World:
-    """``world`` with heads, pages of one of ``sizes`` or now and then of a large one, lengths, and what all layers have."""
+    """``world`` with heads, pages of one of ``sizes`` or now and then large, lengths, and what all layers have."""
     num_heads, num_kv_heads = choices.pick(HEADS)
     page_size = choices.pick(sizes)
     if sizes == PAGE_SIZES and choices.chance(1, 12):

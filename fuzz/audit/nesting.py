@@ -233,7 +233,7 @@ class Nesting:
         return found
 
     def _registered(self, registry: ast.expr, scope: Function) -> set[Token]:
-        """Entries of a table that a decorator fills: `TABLE[name](runner)` gives what the decorated functions return."""
+        """Entries of a table that a decorator fills: `TABLE[name](runner)` gives what those functions return."""
         if not isinstance(registry, ast.Name):
             return set()
         found: set[Token] = set()

@@ -84,7 +84,7 @@ def _where(violation: Violation) -> str:
 
 
 def slot_policies(plan: StepPlan) -> Sequence[SlotPolicy]:
-    """For every K and V buffer: a request's rows may be read, as far as its window goes back, its new tokens' written."""
+    """For every K and V buffer: a request's rows may be read, as far back as its window goes, its new ones written."""
     return [_kv_policy(plan, buffer) for buffer in kv_memory(plan.runner.token_to_kv_pool)]
 
 

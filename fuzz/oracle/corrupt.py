@@ -1,8 +1,8 @@
 """Corrupt oracle: what became of a step that was run once more with one thing wrong in its input.
 
-Checks that SGLang raised, or that the uncorrupted step's answer and KV came out all the same. What was taken without a word
-and went wrong is a finding, apart from those on valid programs; so is what only the checked kernels noticed. Does not look
-at steps whose uncorrupted run was at fault, at replayed ones, nor at the draft model's.
+Checks that SGLang raised, or that the uncorrupted step's answer and KV came out all the same. What was taken without a
+word and went wrong is a finding, apart from those on valid programs; so is what only the checked kernels noticed. Does
+not look at steps whose uncorrupted run was at fault, at replayed ones, nor at the draft model's.
 """
 
 from __future__ import annotations

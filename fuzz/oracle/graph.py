@@ -1,9 +1,9 @@
 """Graph oracle (part of state): a step replayed from a captured graph does what the same step does without one.
 
-Checks the live rows that each layer gave against an eager run of the step on a fresh backend, NaN where the replay wrote
-nothing, and that the host read no tensor while a graph was captured, which no stream under capture allows. The eager run
-itself is judged by the numeric oracle. Does not compare rows of padding, nor bits: kernels split long rows by the size of
-the batch, padding included.
+Checks the live rows that each layer gave against an eager run of the step on a fresh backend, NaN where the replay
+wrote nothing, and that the host read no tensor while a graph was captured, which no stream under capture allows. The
+eager run itself is judged by the numeric oracle. Does not compare rows of padding, nor bits: kernels split long rows by
+the size of the batch, padding included.
 """
 
 from __future__ import annotations

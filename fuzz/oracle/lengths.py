@@ -1,8 +1,8 @@
 """Lengths oracle: whether a wrapper asks for host copies of lengths that nothing under it reads.
 
 Checks, where it matters (a speculative step under overlap scheduling), the flag by which SGLang decides whether to copy
-lengths to the host in every step, and wait for them: a wrapper that does not hand it on has the base class's, which asks.
-Does not see that a backend asks for itself without need, nor other reads of device tensors.
+lengths to the host in every step, and wait for them: a wrapper that does not hand it on has the base class's, which
+asks. Does not see that a backend asks for itself without need, nor other reads of device tensors.
 """
 
 from __future__ import annotations

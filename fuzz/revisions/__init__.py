@@ -1,4 +1,4 @@
-"""Saved repros on other revisions of SGLang: does it still show, where does it, since when, and is there a smaller one."""
+"""Saved repros on other revisions of SGLang: does it still show, where, since when, is there a smaller one."""
 
 from fuzz.bisection import BisectResult
 from fuzz.comparison import Cell, CompareResult

@@ -1,8 +1,8 @@
-"""Finds the revisions at which a bug came and went: over releases, each of which is tried, or along commits, by halving.
+"""Finds the revisions at which a bug came and went: over releases, each of them tried, or along commits, by halving.
 
-Releases are few, so that their whole history is seen. Of commits only some are tried: both ends first, a few in between,
-then halves of each stretch over which the answer changes. What came and went between two commits that were tried, both
-alike, is not seen.
+Releases are few, so that their whole history is seen. Of commits only some are tried: both ends first, a few in
+between, then halves of each stretch over which the answer changes. What came and went between two commits that were
+tried, both alike, is not seen.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def bisect_commits(
 def refine(
     path: Path, repo: Path, result: BisectResult, times: int, rig: Rig, tell: Callable[[str], None] = silent
 ) -> list[BisectResult]:
-    """The commits behind each change that a bisection over releases found, release X.Y.Z being the tag vX.Y.Z of ``repo``.
+    """The commits behind each change that a bisection of releases found, release X.Y.Z being tag vX.Y.Z of ``repo``.
 
     The state of each goes into a folder of its own below ``rig.out``. Raises as ``bisect_commits``.
     """

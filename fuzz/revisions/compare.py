@@ -25,7 +25,7 @@ def compare(
     jobs: int = 1,
     tell: Callable[[str], None] = silent,
 ) -> CompareResult:
-    """Run every repro in ``paths`` (files, or folders of scripts) on every target, one worker a target, ``jobs`` at once.
+    """Run every repro in ``paths`` (files, folders of scripts) on every target, one worker a target, ``jobs`` at once.
 
     Each is run ``times`` times, and more often where that would leave it to chance (``Sample.wanted``). A target that
     cannot be had or does not import costs its column (infra). Raises ProgramError for a bad path or file, and
@@ -51,7 +51,7 @@ def compare(
 def run_columns(
     asked: Sequence[tuple[str, Sequence[Ask]]], rig: Rig, jobs: int, tell: Callable[[str], None]
 ) -> Iterator[Column | TargetError]:
-    """Ask each target its own, ``jobs`` of them at once; a target that cannot be had is its error. In order, when done."""
+    """Ask each target its own, ``jobs`` of them at once; one that cannot be had is its error. In order, when done."""
     stop = threading.Event()
 
     def column(indexed: tuple[int, tuple[str, Sequence[Ask]]]) -> Column | TargetError:
@@ -72,7 +72,7 @@ def run_columns(
 
 
 def script_clean_runs(saved: Saved) -> int:
-    """How many clean runs exclude the bug, by what the script says of its reliability alone; 0 where it says nothing."""
+    """How many clean runs exclude the bug, by what the script says of its reliability; 0 where it says nothing."""
     return clean_runs_for((saved.repro.shown, saved.repro.runs), ())
 
 

@@ -94,7 +94,7 @@ def own_bug(trace: Trace, signature: Signature | None) -> Finding | None:
 def clean_runs_for(script: tuple[int, int], shown: Sequence[tuple[int, int]]) -> int:
     """How many clean runs exclude the bug: 0 where nobody has ever seen it.
 
-    ``script``: in how many of how many runs it showed when it was saved; ``shown``: on each target that has it, likewise.
+    ``script``: in how many of how many runs it showed when it was saved; ``shown``: on each target that has it, too.
     The target on which it shows most rarely counts; where it always showed, what the script says counts in.
     """
     k, n = script

@@ -22,7 +22,8 @@ def replay_sanitized(
 ) -> list[ReplayResult]:
     """Run each repro once on a GPU under compute-sanitizer; what the tool reports counts as shown.
 
-    Raises SanitizerError where there is no tool; a run that comes to no end, as without a GPU, is an answer (infra, 125).
+    Raises SanitizerError where there is no tool; a run that comes to no end, as without a GPU, is an answer (infra,
+    125).
     """
     sanitizer.find()
     results = []
@@ -42,7 +43,7 @@ def replay_sanitized(
 
 
 def _cell(saved: Saved, spec: str, seen: Sanitized) -> tuple[Cell, Finding | None]:
-    """The tool's reports are put into the evidence of the repro's own finding; where that one is not met they stand alone."""
+    """The tool's reports are put into the evidence of the repro's own finding; where it is not met they stand alone."""
     path, signature, trace = str(saved.path), saved.repro.signature, seen.trace
     own = own_bug(trace, signature) if trace is not None else None
     version = trace.sglang_version if trace is not None else ""

@@ -31,7 +31,7 @@ def next_position(marks: Mapping[int, bool | None], count: int) -> int | None:
 
 
 def _middle_of_longest(positions: list[int]) -> int:
-    """The middle of the longest run of neighbours: far from whatever could not be told, whose neighbours cannot either."""
+    """The middle of the longest run of neighbours: far from what could not be told, whose neighbours cannot either."""
     runs: list[list[int]] = []
     for position in positions:
         if runs and runs[-1][-1] == position - 1:

@@ -115,7 +115,8 @@ def compare(
 ) -> int:
     """Run saved repros on several SGLangs: a table of repro by target.
 
-    Each cell says how many of its runs showed the fault, with 95 % bounds of how often it shows; a star: from the cache.
+    Each cell says how many of its runs showed the fault, with 95 % bounds of how often it shows; a star: from the
+    cache.
 
     Exit status: 1 if something that worked on the first target fails on a later one, else 0.
     """
