@@ -16,12 +16,12 @@ import torch
 
 from stubs.kernels.contract import ContractBreach, require
 from stubs.kernels.door import closed_kernel
+from stubs.kernels.tree_contract import DRAFT_TOKENS_MAX, check_long
 
 BUILD = "build_tree_kernel_efficient"
 VERIFY = "verify_tree_greedy"
 
 FULL_MASK, QLEN_ONLY, QLEN_ONLY_BITPACKING = range(3)  # SGLang's TreeMaskMode
-DRAFT_TOKENS_MAX = 1024  # one CUDA thread a node
 PACKED_DRAFT_TOKENS_MAX = 32  # a packed row is at most four bytes
 
 
@@ -52,13 +52,13 @@ def build_tree_kernel_efficient(
     require(topk > 0, BUILD, "topk", f"is {topk}")
     require(depth > 0, BUILD, "depth", f"is {depth}")
     require(0 < nodes <= DRAFT_TOKENS_MAX, BUILD, "draft_token_num", f"is {nodes}, expected 1..{DRAFT_TOKENS_MAX}")
-    _check_long(BUILD, "verified_seq_len", verified_seq_len, (batch,))
-    _check_long(BUILD, "selected_index", selected_index, (batch, nodes - 1))
+    check_long(BUILD, "verified_seq_len", verified_seq_len, (batch,))
+    check_long(BUILD, "selected_index", selected_index, (batch, nodes - 1))
     _check_parents(parent_list, batch, int(topk), int(depth))
-    _check_long(BUILD, "positions", positions, (batch * nodes,))
-    _check_long(BUILD, "retrive_index", retrive_index, (batch, nodes))
+    check_long(BUILD, "positions", positions, (batch * nodes,))
+    check_long(BUILD, "retrive_index", retrive_index, (batch, nodes))
     for name, tensor in (("retrive_next_token", retrive_next_token), ("retrive_next_sibling", retrive_next_sibling)):
-        _check_long(BUILD, name, tensor, (batch, nodes))
+        check_long(BUILD, name, tensor, (batch, nodes))
         require(bool((tensor == -1).all()), BUILD, name, "does not hold -1 everywhere on entry")
     lengths: list[int] = verified_seq_len.tolist()
     for request, length in enumerate(lengths):
@@ -109,7 +109,7 @@ def verify_tree_greedy(
         "target_predict": target_predict,
     }
     for name, tensor in inputs.items():
-        _check_long(VERIFY, name, tensor, (batch, nodes))
+        check_long(VERIFY, name, tensor, (batch, nodes))
     _check_accepted(predicts, accept_index, accept_token_num, batch, nodes)
     _check_range("retrive_index", retrive_index, 0, batch * nodes)
     _check_range("retrive_next_token", retrive_next_token, -1, nodes)
@@ -232,20 +232,13 @@ def _packed_bytes(nodes: int) -> int:
     return 4 if nodes > 16 else 2 if nodes > 8 else 1
 
 
-def _check_long(function: str, name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-    """int64, this shape, contiguous: the kernel walks the raw memory."""
-    require(tuple(tensor.shape) == shape, function, name, f"{tuple(tensor.shape)}, expected {shape}")
-    require(tensor.dtype == torch.int64, function, name, f"is {tensor.dtype}, expected torch.int64")
-    require(tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous")
-
-
 def _check_parents(parent_list: torch.Tensor, batch: int, topk: int, depth: int) -> None:
     """With one step there is no parent to read, and SGLang passes an empty tensor (of floats, up to 0.5.15)."""
     shape = tuple(parent_list.shape)
     require(len(shape) == 2 and shape[0] == batch, BUILD, "parent_list", f"{shape}, expected {batch} rows")
     if depth > 1 or parent_list.numel():
         width = topk * (depth - 1) + 1 if depth > 1 else shape[1]
-        _check_long(BUILD, "parent_list", parent_list, (batch, width))
+        check_long(BUILD, "parent_list", parent_list, (batch, width))
 
 
 def _check_mask(tree_mask: torch.Tensor, lengths: list[int], nodes: int, mode: int) -> torch.Tensor:

@@ -10,9 +10,9 @@ import torch
 
 from stubs.kernels.contract import require
 from stubs.kernels.door import closed_kernel
+from stubs.kernels.tree_contract import DRAFT_TOKENS_MAX, check_long
 
 READ = "reconstruct_indices_from_tree_mask"
-DRAFT_TOKENS_MAX = 1024  # one CUDA thread a node
 
 
 @closed_kernel
@@ -39,14 +39,14 @@ def reconstruct_indices_from_tree_mask(
     require(tree_mask.is_contiguous(), READ, "tree_mask", f"has strides {tree_mask.stride()}, expected contiguous")
     cells = tree_mask.numel()
     require(cells >= batch * nodes * nodes, READ, "tree_mask", f"has {cells} cells, expected {batch * nodes * nodes}")
-    _check_long("verified_seq_len", verified_seq_len, (batch,))
-    _check_long("positions", positions, (batch * nodes,))
+    check_long(READ, "verified_seq_len", verified_seq_len, (batch,))
+    check_long(READ, "positions", positions, (batch * nodes,))
     for name, tensor in (
         ("retrive_index", retrive_index),
         ("retrive_next_token", retrive_next_token),
         ("retrive_next_sibling", retrive_next_sibling),
     ):
-        _check_long(name, tensor, (batch, nodes))
+        check_long(READ, name, tensor, (batch, nodes))
 
     squares = tree_mask[: batch * nodes * nodes].view(batch, nodes, nodes).bool().tril(diagonal=-1).cpu()
     lengths: list[int] = verified_seq_len.tolist()
@@ -72,10 +72,3 @@ def _links(above: list[list[bool]]) -> tuple[list[int], list[int]]:
         for node in nodes
     ]
     return first, sibling
-
-
-def _check_long(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
-    """int64, this shape, contiguous: the kernel walks the raw memory."""
-    require(tuple(tensor.shape) == shape, READ, name, f"{tuple(tensor.shape)}, expected {shape}")
-    require(tensor.dtype == torch.int64, READ, name, f"is {tensor.dtype}, expected torch.int64")
-    require(tensor.is_contiguous(), READ, name, f"has strides {tensor.stride()}, expected contiguous")
