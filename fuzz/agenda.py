@@ -1,4 +1,4 @@
-"""What a campaign has yet to do: findings to look into, programs to run, faults known or of an earlier run to try."""
+"""What a campaign has yet to do: findings to look into, programs to run, known faults and an earlier run's to try."""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ def console(*, stderr: bool = False) -> Console:
 
 
 class Display:
-    """A campaign's Progress, and what other long work says of itself (``phase``). Use it as a context: the terminal is given back whatever happens."""
+    """A campaign's Progress, and what other long work says of itself (``phase``).
+
+    Use it as a context: the terminal is given back whatever happens.
+    """
 
     def __init__(self, to: Console, *, counts_new: bool = True) -> None:
         self._console = to

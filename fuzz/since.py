@@ -1,4 +1,4 @@
-"""What an earlier run found, and how that stands now: fixed is only what was run again in its own program, and is clean."""
+"""What an earlier run found, and how it stands now: fixed is only what was run again, in its own program, and clean."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from fuzz.confirm import Patience, Runner, shown_in
 from fuzz.finding import Signature, Verdict
 from fuzz.interval import clean_runs_needed
-from fuzz.process import Stopped, WorkerError
 from fuzz.program import Program, parse
+from fuzz.recheck import run_afresh
 from fuzz.salvage import Tell, lines_of
 from fuzz.sealed import SealError, parsed, sealed, unsealed
 from fuzz.store import FINDINGS, write_whole
 from fuzz.terms import TERMS, Terms
 
 SINCE = "since.jsonl"
-# Of one program, in fresh processes: 3 clean ones exclude a fault that showed in 10 of 10, 12 one that showed in 5 of them.
+# Of one program, in fresh processes. 3 clean ones exclude a fault that showed in 10 of 10, 12 one that showed in 5.
 RUNS_MAX = 20
 DETAIL_MAX = 300  # characters
 MET, SHOWS, FIXED, UNCLEAR, NOT_RUN = "met", "shows", "fixed", "unclear", "not run again"
@@ -39,7 +39,7 @@ class Earlier:
 
     @property
     def clean_runs(self) -> int:
-        """How many clean runs it takes to say that it is fixed. What nobody ran again then was seen in one run of one."""
+        """How many it takes to say that it is fixed. What nobody ran again then was seen in one run of one."""
         return clean_runs_needed(self.shown, self.runs) if self.runs else clean_runs_needed(1, 1)
 
     @property
@@ -49,9 +49,9 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Sequel:
-    """How it stands now. ``state``: met ``count`` times by this run's programs, else what its own program said in ``reruns``.
+    """How it stands now. ``state``: met ``count`` times by this run's programs, else what ``reruns`` of its own said.
 
-    shows, fixed (clean in as many runs as that takes), unclear (``detail`` says why), or not run again, which tells nothing.
+    shows, fixed (clean in as many as that takes), unclear (``detail`` says why), or not run again, which tells nothing.
     """
 
     signature: str
@@ -70,7 +70,7 @@ class Sequel:
 
 
 def earlier_run(given: Path, out: Path, target: str) -> Path | None:
-    """The out folder that ``given`` is, or the last one in it by name, of a run on ``target``, that comes before ``out``.
+    """The out folder that ``given`` is, or the last in it by name of a run on ``target`` that comes before ``out``.
 
     None where there is no such run yet. Raises NotADirectoryError.
     """
@@ -169,12 +169,8 @@ def rerun(runner: Runner, one: Earlier, device: str, patience: Patience) -> Sequ
     if one.runs and not one.shown:
         return replace(blank, detail=f"its program showed it in none of {one.runs} runs then, either")
     for number in range(1, min(one.clean_runs, RUNS_MAX) + 1):
-        if patience.is_over:
-            return None
-        try:
-            runner.renew()
-            trace = runner.run(one.program, patience.program_seconds)
-        except (Stopped, WorkerError):
+        trace = run_afresh(runner, one.program, patience)
+        if trace is None:
             return None
         if shown_in(trace, Signature.parse(one.signature)) is not None:
             return replace(blank, state=SHOWS, reruns=number)

@@ -20,8 +20,8 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def write_junit(path: Path, pair_mode: pd.DataFrame, findings: pd.DataFrame, since: pd.DataFrame) -> None:
     """Write ``path``; ``findings`` are the new ones, ``since`` what became of those of an earlier run.
 
-    A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error. A fault that is fixed
-    since is a case that passes; one that was not met and is not known to be fixed is skipped: it decides nothing.
+    A mode only ever refused by SGLang is skipped; one that the harness could not judge is an error. A fault that is
+    fixed since is a case that passes; one that was not met and is not known to be fixed is skipped: it decides nothing.
     """
     xml = JUnitXml("seamripper")
     pairs = list(dict.fromkeys([*pair_mode["pair"], *findings["pair"]]))

@@ -118,13 +118,14 @@ class Run:
     """Everything a run's folder holds.
 
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
-    pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl (FINDING_DTYPES;
-    reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again; ``real`` says the same of
-    the real runner, or why it cannot tell; ``dismissed`` why it is no finding, "" where it is; ``otherwise`` what the runs
-    came to that did not show it). ``known`` has one row per known fault that the run was given (KNOWN_DTYPES; ``state`` is
-    met, shows, gone, unclear or not tried), ``since`` one per fault that an earlier run had found (SINCE_DTYPES; as
-    ``fuzz.since.Sequel``), ``cells`` one per pair and mode in which no step ran (CELL_DTYPES; ``state`` and ``reason`` as in
-    ``fuzz.cells``). ``about`` is what run.json says beside the records (title, command, ...).
+    pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl
+    (FINDING_DTYPES; reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again;
+    ``otherwise`` says what the runs came to that did not show it, ``real`` the reliability under the real runner, or
+    why it cannot tell, ``dismissed`` why it is no finding, "" where it is). ``known`` has one row per known fault that
+    the run was given (KNOWN_DTYPES; ``state`` is met, shows, gone, unclear or not tried), ``since`` one per fault that
+    an earlier run had found (SINCE_DTYPES; as ``fuzz.since.Sequel``), ``cells`` one per pair and mode in which no step
+    ran (CELL_DTYPES; ``state`` and ``reason`` as in ``fuzz.cells``). ``about`` is what run.json says beside the records
+    (title, command, ...).
     """
 
     records: pd.DataFrame
@@ -197,7 +198,7 @@ def _read(file: Path, parse: Callable[[str], T], broken: list[BrokenLine]) -> It
 
 
 def _record(line: str) -> tuple[Record, Row]:
-    """A record, and its row of the frame, of which every field is what it should be, so that one odd line cannot spoil a column's dtype."""
+    """A record, and its row of the frame: every field is what it should be, or one odd line would spoil a column."""
     record = Record.from_line(line)
     for _, verdict, _ in record.steps:
         Verdict(verdict)

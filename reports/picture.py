@@ -45,7 +45,8 @@ def programs_picture(over_time: pd.DataFrame, first_seen: pd.DataFrame) -> str:
         axes.plot(seen, ran, linestyle="none", marker="o", markersize=7, color=BUG, clip_on=False, zorder=3)
         axes.set_ylim(bottom=0)
         count = len(first_seen)
-        return _svg(figure, f"Programs run over time: {totals[-1]:,.0f} in all; {count} different faults met")
+        faults = "1 fault" if count == 1 else f"{count} different faults"
+        return _svg(figure, f"Programs run over time: {totals[-1]:,.0f} in all; {faults} met")
 
 
 def speed_picture(over_time: pd.DataFrame) -> str:

@@ -90,7 +90,7 @@ def _view(run: Run, pair_mode: pd.DataFrame, title: str) -> dict[str, Any]:
 
 
 def _overview(run: Run) -> list[dict[str, Any]]:
-    """What the page says first: how much is new and known, what is fixed where that was asked, and what else there is."""
+    """What the page says first: what is new and known, fixed where that was asked, and whatever else there is."""
     always = {"new", "known", *(["fixed since"] if "since" in run.about else [])}
     rows = [row for row in _rows(overview_table(run)) if row["count"] or row["what"] in always]
     return [{**row, "parts": [part for part in rows if part["of"] == row["what"]]} for row in rows if not row["of"]]

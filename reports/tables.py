@@ -72,7 +72,7 @@ def corrupt_table(findings: pd.DataFrame) -> pd.DataFrame:
 def findings_table(findings: pd.DataFrame, since: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per finding, in the order in which they were found; columns FINDING_COLUMNS.
 
-    ``reliability`` is "k/N": the fault showed in k of N runs of the saved program; ``replay`` says it in words (REPLAYS).
+    ``reliability`` is "k/N": the fault showed in k of N runs of the saved program; ``replay`` is one of REPLAYS.
     ``earlier`` is whether the run of ``since`` (Run.since) had found it, too.
     """
     table = findings.sort_values(["first_seconds", "signature"], kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,8 @@ from reports.render import write_reports
 from tests.reports.browser import LOOKS, Look, browser, chromium, faults_of
 from tests.reports.sample import BUG, FINDING, GAP, OK, write_run
 
-NARROW, LONG = (
-    Look("light", 400),
-    "BatchPrefillWithRaggedKVCacheWrapper.forward_extend_with_logits_soft_cap_and_window_left",
-)
+NARROW = Look("light", 400)
+LONG = "BatchPrefillWithRaggedKVCacheWrapper.forward_extend_with_logits_soft_cap_and_window_left"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +56,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cells.jsonl").write_text(
         sealed({"pair": "triton:fa3", "mode": "verify_tree_decode", "state": "unsupported", "reason": LONG}) + "\n"
     )
+    then = {"title": f"decode on {LONG}", "pair": "torch_native:trtllm_mha", "script": "", "shown": 1, "runs": 10}
+    sequel = {**then, "signature": f"bounds/reads_outside/{LONG}", "count": 0, "reruns": 20}
+    fixed, unclear = (
+        {**sequel, "state": "fixed", "detail": ""},
+        {**sequel, "state": "unclear", "detail": f"bug: {LONG}"},
+    )
+    (folder / "since.jsonl").write_text("".join(sealed(one) + "\n" for one in (fixed, unclear)))
+    (folder / "run.json").write_text(json.dumps({"title": LONG, "since": 9 * "nights/"}))
     write_reports(folder)
     return folder / "report.html"
 

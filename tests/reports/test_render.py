@@ -149,7 +149,7 @@ def test_page_shows_headline_replay_and_counts(page: Page) -> None:
 def test_page_has_two_pictures_with_a_text_for_those_who_cannot_see_them(page: Page) -> None:
     labels = [value for name, value in page.attributes if name == "aria-label"]
     assert labels == [
-        "Programs run over time: 3 in all; 1 different faults met",
+        "Programs run over time: 3 in all; 1 fault met",
         "Steps a second over time: 0.2 on average",
     ]
 
