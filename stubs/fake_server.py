@@ -1,4 +1,4 @@
-"""FakeServer: what SGLang starts for a world, around fake runners: configs, pools, layers, backends and graphs."""
+"""FakeServer: the fake runners of one world, and the backends and graphs that SGLang would start for them."""
 
 from __future__ import annotations
 
