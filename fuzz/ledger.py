@@ -181,7 +181,7 @@ class Ledger:
         owed = before.owed if before is not None else 0
         self._check_length(row, length, owed)
         state = State.CHUNKED if row.more else State.RUNNING
-        return Request(state, length, self._cache_knows(length), owed if row.more else 0, shared)
+        return Request(state, length, self.world.cache_keys(length), owed if row.more else 0, shared)
 
     def _shared(self, row: Row, before: Request | None) -> list[int]:
         if row.cached_from is None:
@@ -208,9 +208,6 @@ class Ledger:
         most = (owed or input_max(self.world)) - row.more
         if length > most:
             raise InvalidOp(f"request {row.request} has {length} prompt tokens", f"at most {most}")
-
-    def _cache_knows(self, length: int) -> int:
-        return self.world.cache_keys(length)
 
     def _check_running(self, numbers: tuple[int, ...]) -> None:
         if not numbers:
