@@ -29,6 +29,18 @@ class Launch:
     mask_starts: torch.Tensor | None = None
     sinks: torch.Tensor | None = None
 
+    def at_run(
+        self, k_scale: float | None, v_scale: float | None, window_left: int | None, sinks: torch.Tensor | None
+    ) -> Launch:
+        """With what a run over paged KV says for itself; None: as planned, or a scale of 1."""
+        return replace(
+            self,
+            scale=self.scale * (1.0 if k_scale is None else k_scale),
+            value_scale=1.0 if v_scale is None else v_scale,
+            window_left=self.window_left if window_left is None else window_left,
+            sinks=sinks,
+        )
+
 
 @closed_kernel
 def attend_pages(

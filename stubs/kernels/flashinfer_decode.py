@@ -107,14 +107,8 @@ class BatchDecodeWithPagedKVCacheWrapper(PagedWrapper):
     ) -> torch.Tensor | Answer:
         """The answer [B, H, D], or that and LSE [B, H] in base 2. Options of flashinfer's that are not here are gaps."""
         require_absent(f"{type(self).__name__}.run", **options, args=args or None)
-        launch = replace(
-            self._launch,
-            scale=self._launch.scale * (1.0 if q_scale is None else q_scale) * (1.0 if k_scale is None else k_scale),
-            value_scale=1.0 if v_scale is None else v_scale,
-            window_left=self._launch.window_left if window_left is None else window_left,
-            sinks=sinks,
-        )
-        out, lse = self._run(q, paged_kv_cache, launch)
+        launch = replace(self._launch, scale=self._launch.scale * (1.0 if q_scale is None else q_scale))
+        out, lse = self._run(q, paged_kv_cache, launch.at_run(k_scale, v_scale, window_left, sinks))
         return (out, lse) if return_lse else out
 
     def forward_return_lse(
