@@ -199,17 +199,18 @@ def program_table(count: int) -> None:
     from fuzz.generate import program_for
     from fuzz.limits import Limits
     from fuzz.oracle import ORACLES
+    from fuzz.oracle.kernel_watch import KernelWatch
 
     execute.prepare()
     pairs = ("triton:fa3", "fa3:triton", "triton:torch_native")
     limits = Limits(pairs=pairs, speculative=execute.speculative_modes(pairs))
-    watched: Any = execute._Run._watched  # there is no switch for it: a campaign has no use for one
-    modes = {"no checks": (lambda run, plan: nullcontext(), ()), "kernels": (watched, ()), "all": (watched, ORACLES)}
+    watched: Any = KernelWatch.over  # there is no switch for it: a campaign has no use for one
+    modes = {"no checks": (lambda watch, plan: nullcontext(), ()), "kernels": (watched, ()), "all": (watched, ORACLES)}
     seconds, steps = dict.fromkeys(modes, 0.0), dict.fromkeys(modes, 0)
     for seed in range(count):
         program = program_for(seed, limits)
         for name, (watch, oracles) in modes.items():
-            execute._Run._watched = watch
+            KernelWatch.over = watch
             if seed == 0:
                 execute.execute(program, oracles)
             start = time.process_time()

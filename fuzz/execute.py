@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -15,11 +15,13 @@ from fuzz import slot
 from fuzz.capability import Trial
 from fuzz.finding import CUDA_FAULT, Finding, Verdict
 from fuzz.oracle import ORACLES, Fault, StepView
-from fuzz.oracle.bounds import batch_of, out_of_bounds, slot_policies, table_policy
+from fuzz.oracle.bounds import out_of_bounds
 from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.corrupt import outcome_of
 from fuzz.oracle.graph import host_reads
+from fuzz.oracle.kernel_watch import KernelWatch
 from fuzz.oracle.state import restore_kv, serving_leaf
+from fuzz.oracle.view import inputs_of
 from fuzz.program import Extend, Finish, Op, Program, Retract, Row, Verify
 from fuzz.stepping import first_mode, next_mode, steps_of
 from fuzz.trace import Step, Trace
@@ -27,7 +29,6 @@ from fuzz.unmask import Supply, past_masks, supply_for
 from stubs import bfloat16_arithmetic, bfloat16_dot, fp8_rounding, interpreter, scalar_indexing, sglang, uninitialised
 from stubs.batch import Scheduler
 from stubs.fake_server import build_fake_server
-from stubs.interpreter_log import Violation
 from stubs.latent_worlds import LATENT_ONLY
 from stubs.layer_inputs import draw_inputs
 from stubs.plan import StepPlan
@@ -66,11 +67,6 @@ def available_pairs() -> dict[str, str]:
     return _trial().pairs([name for name in CANDIDATES if name in known])
 
 
-def _device() -> str:
-    """The device of this process: a worker for the CPU is shown no GPU, and none other starts without one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
     """For each pair, the speculative attention modes that it verifies in, each with the most draft steps to draw."""
     trial = _trial()
@@ -78,7 +74,8 @@ def speculative_modes(pairs: Sequence[str]) -> dict[str, dict[str, int]]:
 
 
 def _trial() -> Trial:
-    return Trial(_device(), _start_up_reason, _starts, _verifies)
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # a worker for the CPU is shown no GPU
+    return Trial(device, _start_up_reason, _starts, _verifies)
 
 
 def _starts(world: World) -> bool:
@@ -135,14 +132,14 @@ class _Run:
         self.scheduler: Scheduler | None = None
         self.leaf = ""  # the class that serves the step under way
         self.wanted: Supply | None = None  # what would have let it go on
-        self.unjudged: list[Violation] = []  # what the checked interpreter saw since a step was judged
+        self.watch = KernelWatch()  # holds what kernels did since a step was judged
 
     def start(self) -> None:
         try:
             # Capturing graphs runs kernels. SGLang's own runner warms up others first, over pools not known yet.
             captures = self.world.graph and self.world.runner == "fake"
-            with self._watched(None) if captures else nullcontext():
-                self.server = _SERVERS[self.world.runner](self.world)
+            with self.watch.over(None) if captures else nullcontext():
+                self.server = self.watch.server = _SERVERS[self.world.runner](self.world)
             self._add(host_reads(self.server.graphs.host_reads), 0, "start-up")
             self._judge_strays(0, "start-up")
             self.scheduler = Scheduler(self.server, self.program.seed)
@@ -187,31 +184,12 @@ class _Run:
 
     def _planned(self, steps: Iterator[StepPlan]) -> StepPlan | None:
         """The op's next step, or None. SGLang runs kernels to prepare it (locations, trees), which are watched, too."""
-        with self._watched(None):
+        with self.watch.over(None):
             return next(steps, None)
-
-    @contextmanager
-    def _watched(self, plan: StepPlan | None) -> Iterator[None]:
-        """Interpreted kernels run checked, against the rows of this step if there is one; on a GPU they are out of sight."""
-        if torch.cuda.is_available():
-            yield
-            return
-        policies = [] if plan is None else [*slot_policies(plan), table_policy(plan)]
-        with interpreter.checked(policies, self._pools(), None if plan is None else batch_of(plan)) as log:
-            try:
-                yield
-            finally:
-                self.unjudged += log.violations
-
-    def _pools(self) -> list[torch.Tensor]:
-        """Every K and V buffer: kernels that move rows find them by tables of their addresses."""
-        runners = () if self.server is None else (self.server.target, self.server.draft)
-        return [buffer for runner in runners if runner is not None for buffer in kv_buffers(runner.token_to_kv_pool)]
 
     def _judge_strays(self, index: int, mode: str) -> None:
         """What kernels did wrong that no step was judged for: after the last one, or before an exception."""
-        self._add(out_of_bounds(self.unjudged, mode), index, mode)
-        self.unjudged.clear()
+        self._add(out_of_bounds(self.watch.take(), mode), index, mode)
 
     def _add(self, faults: Sequence[Fault], index: int, mode: str) -> None:
         for fault in faults:
@@ -228,9 +206,9 @@ class _Run:
         leaf = serving_leaf(backend, plan.forward_batch.forward_mode)
         self.leaf = type(leaf).__name__
         kv_before = [buffer.clone() for buffer in kv_buffers(runner.token_to_kv_pool)]
-        inputs_before = _inputs(plan)
-        with self._watched(plan):
-            taps = self.server.forward(plan, self._draw(number))
+        inputs_before = inputs_of(plan)
+        with self.watch.over(plan):
+            taps = self.server.forward(plan, partial(draw_inputs, self.world, self.program.seed, number))
             self._synchronize()
         view = StepView(
             self.world,
@@ -238,13 +216,12 @@ class _Run:
             taps,
             kv_before,
             inputs_before,
-            _inputs(plan),
+            inputs_of(plan),
             backend,
             leaf,
             self._rerun(plan, taps) if self._is_repeated(index, plan) else None,
-            tuple(self.unjudged),
+            self.watch.take(),
         )
-        self.unjudged.clear()
         faults = [fault for oracle in self.oracles for fault in oracle(view)]
         self._add(faults, index, plan.mode)
         if faults:
@@ -260,7 +237,7 @@ class _Run:
             torch.cuda.synchronize()
 
     def _is_repeated(self, index: int, plan: StepPlan) -> bool:
-        """Whether the step is run on a fresh wrapper, too: a replay always, of others those of the last op and every second.
+        """Whether the step is run on a fresh wrapper, too: a replay always, else the last op's and every second.
 
         The first step has no history. That of the last op is looked at whatever the seed: shrinking cuts what follows
         a fault, and changes seeds.
@@ -278,9 +255,9 @@ class _Run:
 
         def rerun() -> tuple[Sequence[Tap], Any]:
             backend = self.server.rebuild_backend()
-            with self._watched(plan):  # nothing wild is to be touched here either
+            with self.watch.over(plan):  # nothing wild is to be touched here either
                 again = self.server.replay(plan, taps, backend)
-            self.unjudged.clear()  # the same once more
+            self.watch.take()  # the same once more
             return again, backend
 
         return rerun
@@ -288,13 +265,13 @@ class _Run:
     def _eagerly(self, plan: StepPlan, taps: Sequence[Tap]) -> tuple[Sequence[Tap], Any]:
         """A replayed step without its graph."""
         plain = replace(plan, graph=None)
-        with self._watched(plain):
+        with self.watch.over(plain):
             again, backend = self.server.eagerly(plain, taps)
-        self.unjudged.clear()
+        self.watch.take()
         return again, backend
 
     def _is_corrupted(self, index: int, plan: StepPlan) -> bool:
-        """Whether the step is run once more with its input corrupted: the last op's on the target, as a program tells."""
+        """Whether the step is run once more with its input corrupted: the last op's on the target, if told."""
         is_last = index == len(self.program.ops) - 1
         return bool(self.program.corruption and is_last and plan.rows and not plan.on_draft and plan.graph is None)
 
@@ -302,36 +279,19 @@ class _Run:
         """The step with one thing wrong in its input, on a fresh wrapper; what becomes of it is a thing apart."""
 
         def run(plan: StepPlan, taps: Sequence[Tap]) -> Sequence[Tap]:
-            with self._watched(view.plan):  # the rows of the uncorrupted step
+            with self.watch.over(view.plan):  # the rows of the uncorrupted step
                 again: Sequence[Tap] = self.server.replay(plan, taps, self.server.rebuild_backend())
             self._synchronize()
             return again
 
-        outcome = outcome_of(view, self.program.corruption, run, self.unjudged)
-        self.unjudged.clear()
+        outcome = outcome_of(view, self.program.corruption, run, self.watch.violations)
+        self.watch.take()
         view.plan.batch["corruption"] = outcome.told
         self._add(outcome.faults(view), index, view.plan.mode)
         if outcome.gap is not None:
             self._stop_at(outcome.gap, index, view.plan.mode)
 
-    def _draw(self, number: int) -> Callable[[int, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Draws the layer inputs of step ``number``."""
-        return lambda layer, tokens: draw_inputs(self.world, self.program.seed, number, layer, tokens)
-
     def _stop_at(self, judgement: Judgement, index: int, mode: str, error: Exception | None = None) -> None:
         self.wanted = supply_for(error) if error is not None and judgement.verdict is Verdict.BUG else None
         values = (judgement.verdict, judgement.signature, judgement.title, judgement.message)
         self.findings.append(Finding(*values, index, mode, judgement.evidence))
-
-
-def _inputs(plan: StepPlan) -> dict[str, torch.Tensor]:
-    """Copies of what a forward may only read."""
-    batch = plan.forward_batch
-    named = {
-        "req_to_token": plan.runner.req_to_token_pool.req_to_token,
-        "seq_lens": batch.seq_lens,
-        "req_pool_indices": batch.req_pool_indices,
-        "out_cache_loc": batch.out_cache_loc,
-        "positions": batch.positions,
-    }
-    return {name: value.clone() for name, value in named.items() if isinstance(value, torch.Tensor)}

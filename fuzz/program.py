@@ -57,8 +57,7 @@ class Decode:
     """One token for each of the running ``requests``.
 
     Of a rank among several (data-parallel attention): ``dead`` rows of nobody follow, for another rank has as many
-    more. ``beside_extend`` 1: another one extends meanwhile, for which SGLang may run the step as an extend, without
-    dead rows.
+    more. ``beside_extend`` 1: another one extends, for which SGLang may run the step as an extend, without dead rows.
     """
 
     kind: ClassVar[str] = "decode"
@@ -72,8 +71,8 @@ class Verify:
     """Target verify; ``accepts[i]`` tokens (1..spec_steps+1 of EAGLE's) of ``requests[i]`` are then committed.
 
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
-    what is verified comes from the draft model's steps, as in service; else it is drawn. Neither says anything in a
-    world whose draft model is not driven.
+    what is verified comes from the draft model's steps, as in service; else it is drawn. Both mean nothing in a world
+    whose draft model is not driven.
     """
 
     kind: ClassVar[str] = "verify"

@@ -27,10 +27,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One executed step. ``kv_before``: copies of every K and V buffer; ``inputs_before``: of what SGLang may only read.
+    """One executed step. ``kv_before``: copies of every K and V buffer; ``inputs_before``: of what it may only read.
 
     ``backend`` is the wrapper that ran, ``leaf`` the backend under it that served this mode. ``rerun`` runs the same
-    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done. ``violations`` are what the checked interpreter saw.
+    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done. ``violations`` are what
+    the checked interpreter saw.
     """
 
     world: World
@@ -62,3 +63,16 @@ class StepView:
     def method(self) -> str:
         """The leaf's method that served the step: SGLang sends decode to one and everything else to another."""
         return "forward_decode" if self.plan.forward_batch.forward_mode.is_decode() else "forward_extend"
+
+
+def inputs_of(plan: StepPlan) -> dict[str, torch.Tensor]:
+    """Copies of what a forward of ``plan`` may only read."""
+    batch = plan.forward_batch
+    named = {
+        "req_to_token": plan.runner.req_to_token_pool.req_to_token,
+        "seq_lens": batch.seq_lens,
+        "req_pool_indices": batch.req_pool_indices,
+        "out_cache_loc": batch.out_cache_loc,
+        "positions": batch.positions,
+    }
+    return {name: value.clone() for name, value in named.items() if isinstance(value, torch.Tensor)}

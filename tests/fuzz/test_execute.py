@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fuzz.cells import attempts
 from fuzz.finding import Verdict
 from fuzz.generate import program_for
 from fuzz.limits import Limits
-from fuzz.program import Decode, Extend, Finish, Program, Row, parse
-from fuzz.trace import Trace
-from stubs.latent_worlds import with_latent
-from stubs.world import World
 from tests.conftest import RealWorker
+from tests.fuzz.golden import MODES, SECONDS, golden, signatures, timeless
 
 pytestmark = pytest.mark.release
-
-DATA = Path(__file__).parent.parent / "data"
-SECONDS = 120
 # An executor whose programs' seeds say what is wrong: stubs first, faults planted in SGLang from FIRST_PLANT on.
 STUNTED, FIRST_PLANT = "tests.fuzz.stunted_executor", 8
-
-MODES = {
-    "extend_decode": ["extend", "decode", "decode"],
-    "chunked": ["extend_chunked", "extend_chunked", "extend_chunked", "decode"],
-    "mixed": ["extend", "mixed", "mixed"],
-    "prefix_hit": ["extend", "extend_prefix", "finish", "extend_prefix"],
-    "retract": ["extend", "decode", "retract", "extend", "decode"],
-    "idle": ["idle", "extend", "idle"],
-    "verify_chain": ["extend", "draft_prefill", "verify_chain_prefill", "draft_extend", "verify_chain_prefill"],
-    "verify_tree": ["extend", "draft_prefill", "verify_tree_decode", "draft_extend", "finish"],
-}
-
-
-def golden(name: str, **world: Any) -> Program:
-    """A golden program, its world changed as told."""
-    program = parse((DATA / f"{name}.jsonl").read_text())
-    return replace(program, world=replace(program.world, **world))
-
-
-def signatures(trace: Trace) -> list[str]:
-    return [str(finding.signature) for finding in trace.findings]
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -54,117 +23,6 @@ def test_golden_program_takes_its_steps_and_nothing_is_wrong(real_worker: RealWo
     assert [step.mode for step in trace.steps] == MODES[name]
     assert {step.verdict for step in trace.steps} == {Verdict.OK}
     assert (trace.verdict, trace.findings, trace.sglang_version) == (Verdict.OK, (), "0.5.23")
-
-
-@pytest.mark.parametrize("name", ["extend_decode", "chunked", "verify_chain"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"query_scalar": 9, "head_dim": 24},
-        {"alternate_layers": 1, "num_layers": 2, "logit_cap": 30},
-        {"save_kv_cache": 0},
-        {"logit_shift": -200, "dtype": "float32"},
-        {"logit_shift": 200, "dtype": "float32"},
-        {"deterministic": 1, "sliding_window": 0},
-    ],
-    ids=lambda settings: next(iter(settings.items()))[0],
-)
-def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: str, settings: dict[str, Any]) -> None:
-    trace = real_worker("0.5.23").run(golden(name, decode="fa3", **settings), SECONDS)
-    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
-
-
-@pytest.mark.parametrize(
-    "pair",
-    [
-        "trtllm_mla:triton",
-        "fa3:trtllm_mla",
-        "trtllm_mla:flashinfer",
-        "triton:flashmla",
-        "trtllm_mla:cutedsl_mla",
-    ],
-)
-def test_backends_of_latent_attention_alone_serve_it_right(real_worker: RealWorker, pair: str) -> None:
-    plain = next(attempts(pair, "cpu"))
-    trace = real_worker("0.5.23").run(plain.program, SECONDS)
-    assert {step.mode for step in trace.steps} == set(plain.modes)
-    assert signatures(trace) == []
-
-
-def test_a_mixed_batch_is_no_prompt_to_flashmla(real_worker: RealWorker) -> None:
-    trace = real_worker("0.5.23").run(next(attempts("flashmla:triton", "cpu")).program, SECONDS)
-    assert signatures(trace) == ["contract/TypeError/FlashMLABackend.forward_extend"]
-    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
-
-
-CHUNKED = (
-    Extend((Row(0, 66), Row(3, 3))),
-    Finish((0,), keep=1),
-    Extend((Row(1, 5, cached_from=0, cached=64), Row(2, 3))),
-    Decode((1, 2, 3)),
-)
-
-
-def chunked(pair: str, prefix_chunk: int) -> Program:
-    """A prefix of 64 tokens, attended to without absorption, beside a prompt that has none."""
-    prefill, decode = pair.split(":")
-    world = World(prefill=prefill, decode=decode, page_size=64, context_len=128, max_total_tokens=1024)
-    return Program(replace(with_latent(world), prefix_chunk=prefix_chunk), CHUNKED)
-
-
-@pytest.mark.parametrize(
-    ("pair", "prefix_chunk"), [("trtllm_mla:triton", 7), ("flashinfer:fa3", 4096), ("flashmla:triton", 4096)]
-)
-def test_prefixes_are_attended_to_without_absorption(real_worker: RealWorker, pair: str, prefix_chunk: int) -> None:
-    assert signatures(real_worker("0.5.23").run(chunked(pair, prefix_chunk), SECONDS)) == []
-
-
-def test_parts_whose_weights_have_another_base_are_found(real_worker: RealWorker) -> None:
-    """SGLang merges flashinfer's LSE, of base 2, with a kernel for natural ones."""
-    trace = real_worker("0.5.23").run(chunked("flashinfer:fa3", 7), SECONDS)
-    assert signatures(trace) == ["numeric/wrong_output/FlashInferMLAAttnBackend.forward_extend"]
-
-
-def test_a_plan_that_a_wrapper_does_not_pass_on_is_found(real_worker: RealWorker) -> None:
-    trace = real_worker("0.5.16").run(chunked("flashinfer:fa3", 4096), SECONDS)
-    assert signatures(trace) == ["bounds/contract_breach/BatchPrefillWithRaggedKVCacheWrapper.qo_indptr"]
-
-
-LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}
-
-
-@pytest.mark.parametrize(
-    "pair", ["triton:fa3", "fa3:triton", "torch_native:flex_attention", "flashinfer:triton", "fa3:flashinfer"]
-)
-@pytest.mark.parametrize("name", ["extend_decode", "chunked", "mixed", "prefix_hit", "idle"])
-def test_latent_attention_is_served_right(real_worker: RealWorker, name: str, pair: str) -> None:
-    prefill, decode = pair.split(":")
-    program = golden(name, prefill=prefill, decode=decode, sliding_window=0, logit_cap=0, **LATENT)
-    trace = real_worker("0.5.23").run(program, SECONDS)
-    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
-
-
-@pytest.mark.parametrize("pair", ["triton:fa3", "fa3:triton"])
-@pytest.mark.parametrize(("name", "mode"), [("verify_chain", "prefill"), ("verify_tree", "decode")])
-def test_drafts_of_latent_attention_are_served_right(real_worker: RealWorker, name: str, mode: str, pair: str) -> None:
-    prefill, decode = pair.split(":")
-    program = golden(name, prefill=prefill, decode=decode, spec_mode=mode, page_size=1, **LATENT)
-    trace = real_worker("0.5.23").run(program, SECONDS)
-    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
-
-
-def test_a_backend_for_other_models_refuses_latent_attention_itself(real_worker: RealWorker) -> None:
-    program = golden("extend_decode", decode="trtllm_mha", page_size=16, sliding_window=0, logit_cap=0, **LATENT)
-    trace = real_worker("0.5.23").run(program, SECONDS)
-    assert trace.verdict is Verdict.UNSUPPORTED
-    assert trace.findings[0].title == "trtllm_mha backend can only be used with non-MLA models."
-
-
-def test_a_temperature_that_a_backend_does_not_read_is_named(real_worker: RealWorker) -> None:
-    program = golden("extend_decode", decode="fa3", num_kv_heads=2, num_heads=2, xai_temperature_len=2)
-    assert signatures(real_worker("0.5.23").run(program, SECONDS)) == [
-        "numeric/temperature_ignored/FlashAttentionBackend.forward_decode"
-    ]
 
 
 def test_step_tells_what_its_batch_held(real_worker: RealWorker) -> None:
@@ -189,13 +47,6 @@ def test_another_seed_gives_another_trace(real_worker: RealWorker) -> None:
     program = golden("chunked", decode="fa3")
     first, second = (worker.run(replace(program, seed=seed), SECONDS) for seed in (0, 1))
     assert timeless(first) != timeless(second)
-
-
-def timeless(trace: Trace) -> Any:
-    data = trace.to_json()
-    for part in (data, *data["steps"]):
-        del part["seconds"]
-    return json.loads(json.dumps(data))
 
 
 def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,12 @@ from fuzz.features import CODE, code_number
 from fuzz.generate import program_for
 from fuzz.launch import ROOT
 from fuzz.limits import Limits
-from fuzz.program import Decode, Program, Verify, parse
+from fuzz.program import Decode, Program, Verify
 from fuzz.trace import Trace
 from tests.conftest import RealWorker
+from tests.fuzz.golden import golden
 
-DATA = Path(__file__).parent.parent / "data"
-EXTEND_DECODE = parse((DATA / "extend_decode.jsonl").read_text())
+EXTEND_DECODE = golden("extend_decode")
 HYBRID = "sglang.srt.layers.attention.hybrid_attn_backend.<module>.HybridAttnBackend"
 watched = pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not installed")
 

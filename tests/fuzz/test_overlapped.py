@@ -10,8 +10,8 @@ from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Row, Verify
 from fuzz.trace import Trace
 from stubs.world import World, WorldError
 from tests.conftest import RealWorker
+from tests.fuzz.golden import SECONDS, signatures
 
-SECONDS = 120
 PAIRS = [("triton", "fa3"), ("fa3", "flashinfer"), ("flashinfer", "triton"), ("torch_native", "triton")]
 FIRST = Extend((Row(0, 5), Row(1, 3)))
 
@@ -21,10 +21,6 @@ def run(worker: Any, prefill: str, decode: str, *ops: Op, **fields: Any) -> Trac
     world.check()
     trace: Trace = worker.run(Program(world, ops), SECONDS)
     return trace
-
-
-def signatures(trace: Trace) -> list[str]:
-    return [str(finding.signature) for finding in trace.findings]
 
 
 @pytest.mark.parametrize(("prefill", "decode"), PAIRS)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from fuzz.ledger import check
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Program, ProgramError, Retract, Row, Verify, parse
 from stubs.world import World
+from tests.fuzz.golden import DATA
 
-DATA = Path(__file__).parent.parent / "data"
 HEADER = Program(World(), ()).text.strip()
 
 GOLDEN = {

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ from fuzz.program import Decode, Extend, Finish, Mixed, Program, ProgramError, R
 from fuzz.reduce import PASSES
 from fuzz.shrink import Budget, Shrunk, StopShrinking, shrink
 from stubs.world import World
+from tests.fuzz.golden import DATA
 
-DATA = Path(__file__).parent.parent / "data"
 Predicate = Callable[[Program], bool]
 
 

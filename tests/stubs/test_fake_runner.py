@@ -9,7 +9,8 @@ import pytest
 from fuzz.finding import Verdict
 from fuzz.program import Program, parse
 from tests.conftest import RealWorker
-from tests.fuzz.test_execute import DATA, SECONDS, STUNTED
+from tests.fuzz.golden import DATA, SECONDS
+from tests.fuzz.test_execute import STUNTED
 
 pytestmark = pytest.mark.release
 

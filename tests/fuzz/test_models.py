@@ -1,0 +1,129 @@
+"""Models of other kinds on a real release: other scales, layers and caches, and latent attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fuzz.cells import attempts
+from fuzz.finding import Verdict
+from fuzz.program import Decode, Extend, Finish, Program, Row
+from stubs.latent_worlds import with_latent
+from stubs.world import World
+from tests.conftest import RealWorker
+from tests.fuzz.golden import MODES, SECONDS, golden, signatures
+
+pytestmark = pytest.mark.release
+
+
+@pytest.mark.parametrize("name", ["extend_decode", "chunked", "verify_chain"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"query_scalar": 9, "head_dim": 24},
+        {"alternate_layers": 1, "num_layers": 2, "logit_cap": 30},
+        {"save_kv_cache": 0},
+        {"logit_shift": -200, "dtype": "float32"},
+        {"logit_shift": 200, "dtype": "float32"},
+        {"deterministic": 1, "sliding_window": 0},
+    ],
+    ids=lambda settings: next(iter(settings.items()))[0],
+)
+def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: str, settings: dict[str, Any]) -> None:
+    trace = real_worker("0.5.23").run(golden(name, decode="fa3", **settings), SECONDS)
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "trtllm_mla:triton",
+        "fa3:trtllm_mla",
+        "trtllm_mla:flashinfer",
+        "triton:flashmla",
+        "trtllm_mla:cutedsl_mla",
+    ],
+)
+def test_backends_of_latent_attention_alone_serve_it_right(real_worker: RealWorker, pair: str) -> None:
+    plain = next(attempts(pair, "cpu"))
+    trace = real_worker("0.5.23").run(plain.program, SECONDS)
+    assert {step.mode for step in trace.steps} == set(plain.modes)
+    assert signatures(trace) == []
+
+
+def test_a_mixed_batch_is_no_prompt_to_flashmla(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(next(attempts("flashmla:triton", "cpu")).program, SECONDS)
+    assert signatures(trace) == ["contract/TypeError/FlashMLABackend.forward_extend"]
+    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
+
+
+CHUNKED = (
+    Extend((Row(0, 66), Row(3, 3))),
+    Finish((0,), keep=1),
+    Extend((Row(1, 5, cached_from=0, cached=64), Row(2, 3))),
+    Decode((1, 2, 3)),
+)
+
+
+def chunked(pair: str, prefix_chunk: int) -> Program:
+    """A prefix of 64 tokens, attended to without absorption, beside a prompt that has none."""
+    prefill, decode = pair.split(":")
+    world = World(prefill=prefill, decode=decode, page_size=64, context_len=128, max_total_tokens=1024)
+    return Program(replace(with_latent(world), prefix_chunk=prefix_chunk), CHUNKED)
+
+
+@pytest.mark.parametrize(
+    ("pair", "prefix_chunk"), [("trtllm_mla:triton", 7), ("flashinfer:fa3", 4096), ("flashmla:triton", 4096)]
+)
+def test_prefixes_are_attended_to_without_absorption(real_worker: RealWorker, pair: str, prefix_chunk: int) -> None:
+    assert signatures(real_worker("0.5.23").run(chunked(pair, prefix_chunk), SECONDS)) == []
+
+
+def test_parts_whose_weights_have_another_base_are_found(real_worker: RealWorker) -> None:
+    """SGLang merges flashinfer's LSE, of base 2, with a kernel for natural ones."""
+    trace = real_worker("0.5.23").run(chunked("flashinfer:fa3", 7), SECONDS)
+    assert signatures(trace) == ["numeric/wrong_output/FlashInferMLAAttnBackend.forward_extend"]
+
+
+def test_a_plan_that_a_wrapper_does_not_pass_on_is_found(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.16").run(chunked("flashinfer:fa3", 4096), SECONDS)
+    assert signatures(trace) == ["bounds/contract_breach/BatchPrefillWithRaggedKVCacheWrapper.qo_indptr"]
+
+
+LATENT = {"num_heads": 4, "num_kv_heads": 1, "head_dim": 288, "kv_lora_rank": 256}
+
+
+@pytest.mark.parametrize(
+    "pair", ["triton:fa3", "fa3:triton", "torch_native:flex_attention", "flashinfer:triton", "fa3:flashinfer"]
+)
+@pytest.mark.parametrize("name", ["extend_decode", "chunked", "mixed", "prefix_hit", "idle"])
+def test_latent_attention_is_served_right(real_worker: RealWorker, name: str, pair: str) -> None:
+    prefill, decode = pair.split(":")
+    program = golden(name, prefill=prefill, decode=decode, sliding_window=0, logit_cap=0, **LATENT)
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
+@pytest.mark.parametrize("pair", ["triton:fa3", "fa3:triton"])
+@pytest.mark.parametrize(("name", "mode"), [("verify_chain", "prefill"), ("verify_tree", "decode")])
+def test_drafts_of_latent_attention_are_served_right(real_worker: RealWorker, name: str, mode: str, pair: str) -> None:
+    prefill, decode = pair.split(":")
+    program = golden(name, prefill=prefill, decode=decode, spec_mode=mode, page_size=1, **LATENT)
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
+
+
+def test_a_backend_for_other_models_refuses_latent_attention_itself(real_worker: RealWorker) -> None:
+    program = golden("extend_decode", decode="trtllm_mha", page_size=16, sliding_window=0, logit_cap=0, **LATENT)
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    assert trace.verdict is Verdict.UNSUPPORTED
+    assert trace.findings[0].title == "trtllm_mha backend can only be used with non-MLA models."
+
+
+def test_a_temperature_that_a_backend_does_not_read_is_named(real_worker: RealWorker) -> None:
+    program = golden("extend_decode", decode="fa3", num_kv_heads=2, num_heads=2, xai_temperature_len=2)
+    assert signatures(real_worker("0.5.23").run(program, SECONDS)) == [
+        "numeric/temperature_ignored/FlashAttentionBackend.forward_decode"
+    ]
