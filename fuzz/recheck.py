@@ -11,9 +11,11 @@ from fuzz.confirm import Patience, Runner, shown_in
 from fuzz.finding import Signature, Verdict
 from fuzz.known import Known
 from fuzz.process import Stopped, WorkerError
+from fuzz.program import Program
 from fuzz.salvage import Tell, lines_of
 from fuzz.sealed import sealed, unsealed
 from fuzz.store import write_whole
+from fuzz.trace import Trace
 
 KNOWN = "known.jsonl"
 RUNS = 3  # in fresh processes: a fault that shows one time in two is missed by all of them one time in eight
@@ -65,6 +67,17 @@ def standings(known: Mapping[str, Known], counts: Mapping[str, int], answers: Ma
     return found
 
 
+def run_afresh(runner: Runner, program: Program, patience: Patience) -> Trace | None:
+    """One run in a fresh process; None when time is up or the worker is lost."""
+    if patience.is_over:
+        return None
+    try:
+        runner.renew()
+        return runner.run(program, patience.program_seconds)
+    except (Stopped, WorkerError):
+        return None
+
+
 def recheck(runner: Runner, known: Known, device: str, patience: Patience) -> Standing | None:
     """Run the saved program; None when time is up or the worker is lost."""
     blank = Standing(known.signature, str(known.path), known.reason, 0, UNCLEAR)
@@ -72,12 +85,8 @@ def recheck(runner: Runner, known: Known, device: str, patience: Patience) -> St
         return replace(blank, detail=f"its program is one for device {known.program.world.device}")
     signature = Signature.parse(known.signature)
     for _ in range(RUNS):
-        if patience.is_over:
-            return None
-        try:
-            runner.renew()
-            trace = runner.run(known.program, patience.program_seconds)
-        except (Stopped, WorkerError):
+        trace = run_afresh(runner, known.program, patience)
+        if trace is None:
             return None
         if shown_in(trace, signature) is not None:
             return replace(blank, state=SHOWS)
