@@ -22,7 +22,7 @@ from fuzz.examine import LAST_SECONDS, Examiner
 from fuzz.finding import Finding
 from fuzz.follow_up import FollowUp, seconds_past_end
 from fuzz.gaps import Gaps, gaps_of, read_cells
-from fuzz.known import Known, read_known
+from fuzz.known import Known, known_of
 from fuzz.launch import WorkerOptions
 from fuzz.limits import Limits
 from fuzz.logbook import Logbook
@@ -30,7 +30,7 @@ from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
 from fuzz.process import Stopped, WorkerError, WorkerProcess
-from fuzz.program import Program, ProgramError, parse
+from fuzz.program import Program, parse
 from fuzz.record import Record
 from fuzz.resume import Past, read_past
 from fuzz.since import Earlier
@@ -54,10 +54,7 @@ def run_campaign(options: CampaignOptions, progress: Progress) -> CampaignResult
     the out folder or the repros cannot be written.
     """
     options.check()
-    try:
-        known = read_known(options.known) if options.known is not None else {}
-    except ProgramError as error:
-        raise CampaignError(f"known: {error}") from None
+    known = known_of(options)
     progress.phase(f"getting {options.target}")
     with open_target(options.target) as target, closing(Store(options.out)) as store:
         past = read_past(options.out, progress.note)
@@ -159,7 +156,7 @@ class _Campaign:
                 self.stop.set()  # on leaving, the pool waits for its threads
 
     def work(self, worker: WorkerProcess) -> None:
-        """Run programs until there are no more to run, looking into what they found; then try what they did not meet."""
+        """Run programs until there are no more to run, looking into what they found; then try what they missed."""
         ran = 0
         while True:
             if (entry := self.take(self.next_unexamined)) is not None:

@@ -1,8 +1,8 @@
 """A campaign over a Ray cluster: its seeds dealt out to shards, each a campaign of one worker in a folder of its own.
 
-Where a shard runs, and where it runs again when its node dies, is for Ray to say: the shard goes on in its folder, as the
-same command does anywhere. The folders, put together, are the campaign's. All nodes see the folder that the command is run
-in, --out, --repros and --known.
+Where a shard runs, and where it runs again when its node dies, is for Ray to say: the shard goes on in its folder, as
+the same command does anywhere. The folders, put together, are the campaign's. All nodes see the folder that the command
+is run in, --out, --repros and --known.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fuzz.campaign import run_campaign
-from fuzz.known import read_known
+from fuzz.known import known_of
 from fuzz.memory import limit_mb
 from fuzz.merge import merge
 from fuzz.order import ATHERIS, CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.process import Ready
-from fuzz.program import ProgramError
 from fuzz.record import Record
 from fuzz.sealed import SealError, sealed, unsealed
 from fuzz.since import read_sequels
-from fuzz.store import Store, StoreError, StoreInUseError, make_folder, write_whole
+from fuzz.store import Store, StoreError, StoreInUseError, make_folder, records_paths, write_whole
 from fuzz.tally import IDLE
 from fuzz.targets import TargetError, open_target
 from fuzz.watch import Watch
@@ -52,10 +51,7 @@ def run_on_cluster(options: CampaignOptions, address: str, shards: int | None, p
     CampaignError, TargetError and StoreError as ``run_campaign``.
     """
     options.check()
-    try:
-        known = read_known(options.known) if options.known is not None else {}
-    except ProgramError as error:
-        raise CampaignError(f"known: {error}") from None
+    known = known_of(options)
     progress.phase(f"getting {options.target}")
     with open_target(options.target), closing(Store(options.out)):
         ray = _connected(address)
@@ -90,7 +86,10 @@ def _connected(address: str) -> Any:
     try:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (ConnectionError, ValueError) as error:
-        raise CampaignError(f"no Ray cluster answers at {address!r} ({' '.join(str(error).split())[:200]})") from None
+        why = " ".join(str(error).split())[:200]
+        raise CampaignError(
+            f"no Ray cluster answers at {address!r} ({why}); start one with `ray start --head`, or give no address"
+        ) from None
     return ray
 
 
@@ -104,13 +103,14 @@ def _parts(options: CampaignOptions, shards: int) -> list[CampaignOptions]:
     try:
         shards = int(unsealed(path.read_text(encoding="utf-8"))[SHARDS])
     except FileNotFoundError:
-        if any(options.out.glob("records-*.jsonl")):
+        if records_paths(options.out):
             raise CampaignError(
                 f"{options.out} holds a campaign that ran without --ray; give this one another --out"
             ) from None
     except (OSError, SealError, KeyError, ValueError) as error:
         raise CampaignError(
-            f"{path} is spoiled ({error}); it says how many folders {options.out / SHARDS} has: {sealed({SHARDS: shards})}"
+            f"{path} is spoiled ({error}); expected how many folders {options.out / SHARDS} has, "
+            f"such as {sealed({SHARDS: shards})}: write that line, or give another --out"
         ) from None
     write_whole(path, sealed({SHARDS: shards}) + "\n", durable=True)
     corpus = options.corpus_folder if options.engine == ATHERIS else None  # one for all: its files are named by content

@@ -20,9 +20,8 @@ from fuzz.store import write_whole
 
 HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
 EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
-CORRUPT_SECONDS = (
-    10  # the same for a corrupted input: there are many, and both runs that are compared are of one process
-)
+# The same for a corrupted input: there are many, and both runs that are compared are of one process.
+CORRUPT_SECONDS = 10
 EXAMINE_LAST_SECONDS = 30  # for the run under way then, which may be of the real runner and takes seconds to start
 LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
 
@@ -73,7 +72,7 @@ class Examiner:
         if not confirmed.shown and confirmed.runs:
             return Examined(confirmed, "", is_whole)  # a script of it would show nothing
         if not is_taken:
-            text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, self._provenance(confirmed))
+            text = write_repro(confirmed.program, confirmed.finding, confirmed.trace, self._provenance(confirmed))
             write_whole(path, text)
         return Examined(confirmed, str(path), is_whole)
 

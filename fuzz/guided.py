@@ -1,9 +1,9 @@
 """Where the programs of ``--engine atheris`` come from: variations of those that showed something new of the target.
 
-A worker (``fuzz.harness``) tells with each trace which blocks of the target's code ran, by atheris's instrumentation. What
-to try next is decided here and not by libFuzzer, whose loop owns its process: a death would cost the whole corpus run
-again at seconds a program, and nobody could write down a program before it runs. So a finding, a death or a
-resumed campaign costs what it costs other engines.
+A worker (``fuzz.harness``) tells with each trace which blocks of the target's code ran, by atheris's instrumentation.
+What to try next is decided here and not by libFuzzer, whose loop owns its process: a death would cost the whole corpus
+run again at seconds a program, and nobody could write down a program before it runs. So a finding, a death or a resumed
+campaign costs what it costs other engines.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fuzz.trace import Trace
 from fuzz.variation import lengthen, vary
 
 DRAWN, NEWEST, WITH_CODE, ANY = "drawn", "newest", "with code", "any"
-# (weight, where the next program comes from): one drawn anew need not lie near what has been seen; the newest that ran code
-# of their own are each tried with other ops behind them, which comes to what lies behind that code; variations of any that
-# ran code of their own, and of any that is kept at all.
+# (weight, where the next program comes from): one drawn anew need not lie near what has been seen; the newest that ran
+# code of their own are each tried with other ops behind them, which comes to what lies behind that code; variations of
+# any that ran code of their own, and of any that is kept at all.
 HOW = ((2, DRAWN), (3, NEWEST), (2, WITH_CODE), (1, ANY))
 # Of the first programs all are drawn: what they come to by chance, which is most of the code, is soonest come to so.
 DRAWN_FIRST = 24
@@ -43,13 +43,14 @@ OFFSET = 1 << 40  # so that what is varied, and how, has nothing to do with what
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """``own`` is what the entry was first to show; ``code`` whether a piece of the target's code is among that."""
+    """``own`` is what the entry was first to show."""
 
     entry: Entry
     own: tuple[int, ...]
 
     @property
-    def code(self) -> bool:
+    def has_code(self) -> bool:
+        """Whether a piece of the target's code is among that."""
         return any(feature & CODE for feature in self.own)
 
 
@@ -110,8 +111,8 @@ class Guided:
     def learn(self, program: Program, trace: Trace) -> None:
         """Take note of what a program showed, and keep it if that was new. Raises StoreError.
 
-        Kept are its ops up to the last that ran code that none had, and up to the last that showed anything new, but none
-        that a fault ended: what shows more will most likely be that with other ops behind.
+        Kept are its ops up to the last that ran code that none had, and up to the last that showed anything new, but
+        none that a fault ended: what shows more will most likely be that with other ops behind.
         """
         if trace.verdict not in (Verdict.OK, Verdict.BUG):
             return
@@ -129,14 +130,14 @@ class Guided:
     def _keep(self, program: Program, features: frozenset[int]) -> None:
         entry = Entry(program, features, self._version)
         kept = self._take(entry)
-        if kept.code and self._drawn_first <= 0:
+        if kept.has_code and self._drawn_first <= 0:
             self._newest = [*self._newest[1 - NEWEST_MAX :], (kept, NEWEST_TRIES)]
         self._corpus.add(entry)
 
     def _take(self, entry: Entry) -> Kept:
         kept = Kept(entry, tuple(sorted(entry.features - self._known)))
         self._kept.append(kept)
-        self._with_code += [kept] if kept.code else []
+        self._with_code += [kept] if kept.has_code else []
         self._known |= entry.features
         return kept
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz.order import CampaignError, CampaignOptions
 from fuzz.program import Program, ProgramError
 from fuzz.repro import read_repro, repros_in
 
@@ -37,6 +38,16 @@ def read_known(folder: Path) -> Mapping[str, Known]:
         raise ProgramError(f"{folder} is no folder; expected one that holds repro scripts")
     known = [_read(path) for path in repros_in(folder)]
     return {one.signature: one for one in known if one is not None}
+
+
+def known_of(options: CampaignOptions) -> Mapping[str, Known]:
+    """Those of a campaign, none where it is given no folder. Raises CampaignError."""
+    if options.known is None:
+        return {}
+    try:
+        return read_known(options.known)
+    except ProgramError as error:
+        raise CampaignError(f"known: {error}") from None
 
 
 def _read(path: Path) -> Known | None:

@@ -21,7 +21,7 @@ from fuzz.order import CampaignError, Progress
 from fuzz.process import Ready, Stopped, WorkerError, WorkerProcess
 from fuzz.program import Program
 from fuzz.sighting import Judge, Sightings
-from fuzz.store import Store, write_whole
+from fuzz.store import Store, records_paths, write_whole
 from fuzz.targets import open_target
 from fuzz.worker import PAIRS, SPECULATIVE
 
@@ -47,7 +47,7 @@ def contrast(options: ContrastOptions, progress: Progress) -> ContrastResult:
             folder = stack.enter_context(open_target(spec)).folder
             store = stack.enter_context(closing(Store(campaign.out / name)))
             # A contrast is not resumed, and would be counted twice.
-            for earlier in store.folder.glob("records-*.jsonl"):
+            for earlier in records_paths(store.folder):
                 earlier.unlink()
             first = WorkerOptions(campaign.python, folder, store.folder, 0, campaign.device, campaign.executor)
             workers = [WorkerProcess(replace(first, number=number), stop) for number in range(campaign.workers)]

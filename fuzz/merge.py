@@ -1,6 +1,7 @@
 """Puts the out folders of a campaign's shards together, by content: one folder, as one campaign leaves it.
 
-The same record, cell or finding of two shards is one. Nothing of a shard's own folder is changed: it goes on from there.
+The same record, cell or finding of two shards is one. Nothing of a shard's own folder is changed: it goes on from
+there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fuzz.resume import Past, read_past
 from fuzz.salvage import Tell
 from fuzz.sealed import sealed
 from fuzz.since import NOT_RUN, Sequel, read_earlier, read_sequels, sequels, write_sequels
-from fuzz.store import FINDINGS, write_whole
+from fuzz.store import FINDINGS, records_path, write_whole
 from fuzz.tally import Tally
 from fuzz.terms import TERMS, asked
 
@@ -33,7 +34,7 @@ _SAYS_MORE = (SHOWS, GONE, UNCLEAR, NOT_TRIED)  # what one shard says of a known
 def merge(
     options: CampaignOptions, parts: Sequence[Path], known: Mapping[str, Known], tell: Tell
 ) -> tuple[Tally, list[Standing]]:
-    """Write the files of ``options.out`` from those of ``parts``, the shards' folders by number; what they hold together.
+    """Write the files of ``options.out`` from those of ``parts``, the shards' folders in order; what they hold.
 
     Raises StoreError.
     """
@@ -43,7 +44,7 @@ def merge(
     tally.count_earlier(records, _entries(pasts, records))
     for number in range(len(parts)):
         lines = "".join(record.to_line() + "\n" for record in records if record.worker == number)
-        write_whole(options.out / f"records-{number}.jsonl", lines, durable=True)
+        write_whole(records_path(options.out, number), lines, durable=True)
     entries = "".join(sealed(entry) + "\n" for entry in tally.findings.values())
     write_whole(options.out / FINDINGS, entries, durable=True)
     terms = next((past.terms for past in pasts if past.terms is not None), None)

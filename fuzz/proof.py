@@ -30,7 +30,7 @@ def save_script(
         command=f"seamripper bench --bugs, for {bug.id} ({bug.reference})",
         versions=f"sglang {version}",
     )
-    text, _ = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
+    text = write_repro(confirmed.program, confirmed.finding, confirmed.trace, provenance)
     write_whole(path, text)
     return path, tuple(exit_status(path, target, python) for target in (bug.present, bug.fixed))
 

@@ -12,7 +12,7 @@ from fuzz.finding import Signature
 from fuzz.record import Record
 from fuzz.salvage import Tell, lines_of, whole_of
 from fuzz.sealed import sealed, unsealed
-from fuzz.store import FINDINGS, append, write_whole
+from fuzz.store import FINDINGS, append, records_path, records_paths, write_whole
 from fuzz.terms import TERMS, Terms
 
 LOST = "lost.jsonl"
@@ -29,7 +29,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """``entries`` are the findings' ``given_up`` the programs that are not tried again."""
+    """``entries`` are the findings', ``given_up`` the programs that are not tried again."""
 
     records: list[Record] = field(default_factory=list)
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -54,13 +54,13 @@ def read_past(folder: Path, tell: Tell) -> Past:
     terms = whole_of(folder / TERMS, Terms.from_line, tell)
     entries = {entry["signature"]: entry for entry in lines_of(folder / FINDINGS, _entry, tell)}
     records: dict[int, Record] = {}
-    for path in sorted(folder.glob("records-*.jsonl")):
+    for path in records_paths(folder):
         for record in lines_of(path, _once(records), tell):
             records[record.seed] = record
     for record in _orphans(list(records.values()), set(entries)):
         tell(f"{folder / FINDINGS} lacks a finding of program {record.seed}, which runs again")
         del records[record.seed]
-        _forget(folder / f"records-{record.worker}.jsonl", record)
+        _forget(records_path(folder, record.worker), record)
     given_up = _leftovers(folder, set(records), tell)
     return Past(list(records.values()), list(entries.values()), given_up, terms)
 

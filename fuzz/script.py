@@ -93,17 +93,8 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets both on the layers
     version = tuple(int(part) for part in re.findall(r"\d+", trace.sglang_version)[:3])
     values: dict[str, Any] = {
+        **_head(program, finding, provenance),
         "headline": one_line(finding.title),
-        "title": one_line(finding.title).rstrip("."),
-        "found_on": provenance.found_on,
-        "seen_on": ", ".join(provenance.seen_on),
-        "shown": provenance.shown,
-        "runs": provenance.runs,
-        "versions": provenance.versions,
-        "real": provenance.under_real_runner,
-        "command": provenance.command,
-        "signature": str(finding.signature),
-        "program": program.text.rstrip("\n"),
         "model": _wrapped(
             json.dumps({name: value for name, value in tiny_config(plain).items() if name in MODEL_FIELDS})
         ),
@@ -134,25 +125,37 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     return texts.get_template("script.py.jinja").render(values, specific=specific).strip("\n") + "\n"
 
 
-def write_repro(program: Program, finding: Finding, trace: Trace | None, provenance: Provenance) -> tuple[str, bool]:
-    """The text of a script, and True; where none can show the finding, of a file that holds its program, and False."""
+def write_repro(program: Program, finding: Finding, trace: Trace | None, provenance: Provenance) -> str:
+    """The text of a script; where none can show the finding, of a file that holds its program."""
     try:
         if trace is None:
             raise ScriptError("no run of it came back")
-        return write_script(program, finding, trace, provenance), True
+        return write_script(program, finding, trace, provenance)
     except ScriptError as error:
-        return write_program(program, finding, str(error), provenance), False
+        return write_program(program, finding, str(error), provenance)
 
 
 def write_program(program: Program, finding: Finding, reason: str, provenance: Provenance) -> str:
     """The text of a file that holds the program and what it shows, for `replay`; ``reason``: why it is no script."""
-    values = {"title": one_line(finding.title).rstrip("."), "reason": one_line(reason).rstrip(".")}
-    values |= {"signature": str(finding.signature), "program": program.text.rstrip("\n")}
-    values |= {"found_on": provenance.found_on, "seen_on": ", ".join(provenance.seen_on)}
-    values |= {"command": provenance.command, "versions": provenance.versions, "real": provenance.under_real_runner}
-    values |= {"needs": one_line(finding.evidence.get(NEEDS, ""))}
+    about = {"reason": one_line(reason).rstrip("."), "needs": one_line(finding.evidence.get(NEEDS, ""))}
     template = templates().get_template("program.py.jinja")
-    return template.render(values, shown=provenance.shown, runs=provenance.runs).strip("\n") + "\n"
+    return template.render(_head(program, finding, provenance), **about).strip("\n") + "\n"
+
+
+def _head(program: Program, finding: Finding, provenance: Provenance) -> dict[str, Any]:
+    """What every saved file says of itself."""
+    return {
+        "title": one_line(finding.title).rstrip("."),
+        "found_on": provenance.found_on,
+        "seen_on": ", ".join(provenance.seen_on),
+        "shown": provenance.shown,
+        "runs": provenance.runs,
+        "versions": provenance.versions,
+        "real": provenance.under_real_runner,
+        "command": provenance.command,
+        "signature": str(finding.signature),
+        "program": program.text.rstrip("\n"),
+    }
 
 
 def templates() -> Environment:

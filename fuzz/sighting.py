@@ -46,7 +46,7 @@ class Sightings:
         self.by_signature: dict[str, Sighting] = {}
 
     def note(self, program: Program, found: tuple[Sequence[Finding], Sequence[Finding]]) -> list[str]:
-        """Count what ``program`` showed on the baseline and on the target; a line for what one of them alone has shown."""
+        """Count what ``program`` showed on the baseline and on the target; a line for what one alone has shown."""
         news = []
         shown = [{str(finding.signature): finding for finding in reversed(findings)} for findings in found]
         for signature in {**shown[BEFORE], **shown[AFTER]}:
@@ -165,7 +165,7 @@ class Judge:
             versions=f"sglang {version}",
             real=confirmed.real,
         )
-        text, _ = write_repro(program, confirmed.finding, confirmed.trace, provenance)
+        text = write_repro(program, confirmed.finding, confirmed.trace, provenance)
         write_whole(path, text)
         return path
 

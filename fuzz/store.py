@@ -90,10 +90,20 @@ class Store:
         return self._files[path]
 
     def _records(self, worker: int) -> Path:
-        return self.folder / f"records-{worker}.jsonl"
+        return records_path(self.folder, worker)
 
     def _journal(self, worker: int) -> Path:
         return self.folder / f"journal-{worker}.json"
+
+
+def records_path(folder: Path, worker: int) -> Path:
+    """Where a worker's records stand."""
+    return folder / f"records-{worker}.jsonl"
+
+
+def records_paths(folder: Path) -> list[Path]:
+    """The files of records that are there, of all workers."""
+    return sorted(folder.glob("records-*.jsonl"))
 
 
 def make_folder(folder: Path) -> None:

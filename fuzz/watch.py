@@ -13,7 +13,7 @@ from fuzz.order import CampaignOptions, Progress
 from fuzz.process import Ready
 from fuzz.record import Record, RecordError
 from fuzz.sealed import SealError, unsealed
-from fuzz.store import FINDINGS
+from fuzz.store import FINDINGS, records_path
 from fuzz.terms import TERMS, Terms
 
 
@@ -68,7 +68,7 @@ class Watch:
 
 
 def _records(part: Path) -> Path:
-    return part / "records-0.jsonl"
+    return records_path(part, 0)
 
 
 def _size(path: Path) -> int:
