@@ -1,4 +1,4 @@
-"""What tests of campaigns share: a Progress that remembers, what an out folder holds, and faults to be found."""
+"""What tests of campaigns share: options, a Progress that remembers, what an out folder holds, and faults to be found."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ FAULTS = {
     "contract/RuntimeError/Backend.deeper",
     "contract/OSError/Backend.forward",
 }
+FAKE_EXECUTOR = "tests.fuzz.fake_executor"
 DRIVER = """
 from pathlib import PosixPath
 from fuzz.campaign import CampaignOptions, run_campaign
@@ -63,6 +65,27 @@ class Silent:
 
 run_campaign({options!r}, Silent())
 """
+
+
+def write_target(folder: Path, source: str, version: str = "9.1") -> Path:
+    """``folder``, with a package ``sglang`` in it that has this source."""
+    package = folder / "sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"__version__ = {version!r}\n{source}")
+    return folder
+
+
+def campaign(folder: Path, target: Path, **fields: Any) -> CampaignOptions:
+    """Twelve programs on ``target``, unless told otherwise; all that they leave is below ``folder``."""
+    options = CampaignOptions(
+        target=f"path:{target}",
+        repros=folder / "repros",
+        out=folder / "out",
+        python=sys.executable,
+        programs=12,
+        executor=FAKE_EXECUTOR,
+    )
+    return replace(options, **fields)
 
 
 def on_decode(statement: str) -> str:

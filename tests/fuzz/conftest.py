@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerProcess
 from fuzz.program import Decode, Extend, Program, Row
 from stubs.world import World
+from tests.fuzz.campaign_log import FAKE_EXECUTOR, campaign, write_target
 from tests.fuzz.origins import make_checkout, write_wheel
 
-FAKE_EXECUTOR = "tests.fuzz.fake_executor"
 CLEAN = "def step(kind, seed):\n    pass\n"
 
 MakeTarget = Callable[..., Path]
@@ -30,10 +29,7 @@ def make_target(tmp_path: Path) -> MakeTarget:
     """``make_target(source, name="target")``: a folder that holds ``sglang/__init__.py`` with this source."""
 
     def make(source: str = CLEAN, name: str = "target", version: str = "9.1") -> Path:
-        package = tmp_path / name / "sglang"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text(f"__version__ = {version!r}\n{textwrap.dedent(source)}")
-        return tmp_path / name
+        return write_target(tmp_path / name, textwrap.dedent(source), version)
 
     return make
 
@@ -59,15 +55,7 @@ def options(tmp_path: Path, make_target: MakeTarget) -> Callable[..., CampaignOp
     """``options(source, **fields)``: twelve programs on a target with this source, unless told otherwise."""
 
     def make(source: str = CLEAN, **fields: Any) -> CampaignOptions:
-        defaults = CampaignOptions(
-            target=f"path:{make_target(source)}",
-            repros=tmp_path / "repros",
-            out=tmp_path / "out",
-            python=sys.executable,
-            programs=12,
-            executor=FAKE_EXECUTOR,
-        )
-        return replace(defaults, **fields)
+        return campaign(tmp_path, make_target(source), **fields)
 
     return make
 

@@ -17,30 +17,20 @@ from fuzz.process import WorkerProcess
 from fuzz.program import parse
 from fuzz.repro import read_repro
 from tests.fuzz.buckets_executor import FAULTS
-from tests.fuzz.campaign_log import Log, findings, records
+from tests.fuzz.campaign_log import Log, campaign, findings, records, write_target
 
 EXECUTOR = "tests.fuzz.buckets_executor"
 
 
 def target(folder: Path, faults: list[str]) -> Path:
-    package = folder / "sglang"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__version__ = '9.1'\nFAULTS = {faults!r}\n")
-    return folder
+    return write_target(folder, f"FAULTS = {faults!r}\n")
 
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     """A campaign that has run on a target with all of the faults."""
     folder = tmp_path_factory.mktemp("night")
-    options = CampaignOptions(
-        target=f"path:{target(folder / 'target', list(FAULTS))}",
-        repros=folder / "repros",
-        out=folder / "out",
-        python=sys.executable,
-        programs=60,
-        executor=EXECUTOR,
-    )
+    options = campaign(folder, target(folder / "target", list(FAULTS)), programs=60, executor=EXECUTOR)
     run_campaign(options, Log())
     return options
 

@@ -36,6 +36,17 @@ class Target:
         return Trial("cpu", self.reason, self.starts, self.verifies)
 
 
+def tried(names: list[str]) -> tuple[list[World], dict[str, str]]:
+    """The worlds that are started to learn which pairs of these do, where all do; and what is said of the pairs."""
+    worlds: list[World] = []
+
+    def reason(world: World) -> str:
+        worlds.append(world)
+        return ""
+
+    return worlds, Trial("cpu", reason, lambda world: True, lambda world: True).pairs(names)
+
+
 def test_every_pair_that_starts_has_no_reason() -> None:
     assert Target().trial().pairs(["a", "b"]) == {"a:a": "", "a:b": "", "b:a": "", "b:b": ""}
 
@@ -51,14 +62,8 @@ def test_two_that_start_alone_may_not_start_together() -> None:
 
 
 def test_worlds_have_pages_that_both_halves_take() -> None:
-    pages = []
-
-    def reason(world: World) -> str:
-        pages.append((world.pair, world.page_size))
-        return ""
-
-    Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "trtllm_mha"])
-    assert pages == [
+    worlds, _ = tried(["triton", "trtllm_mha"])
+    assert [(world.pair, world.page_size) for world in worlds] == [
         ("triton:triton", 1),
         ("trtllm_mha:trtllm_mha", 16),
         ("triton:trtllm_mha", 16),
@@ -105,14 +110,8 @@ def test_a_backend_that_decodes_alone_is_tried_beside_one_that_serves_prompts() 
 
 
 def test_a_backend_for_latent_attention_alone_is_tried_with_it() -> None:
-    latents = []
-
-    def reason(world: World) -> str:
-        latents.append((world.pair, world.kv_lora_rank))
-        return ""
-
-    Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "flashmla"])
-    assert latents == [
+    worlds, _ = tried(["triton", "flashmla"])
+    assert [(world.pair, world.kv_lora_rank) for world in worlds] == [
         ("triton:triton", 0),
         ("flashmla:flashmla", 256),
         ("triton:flashmla", 256),
@@ -121,13 +120,7 @@ def test_a_backend_for_latent_attention_alone_is_tried_with_it() -> None:
 
 
 def test_halves_that_no_page_size_serves_are_not_tried_together() -> None:
-    tried: list[str] = []
-
-    def reason(world: World) -> str:
-        tried.append(world.pair)
-        return ""
-
-    found = Trial("cpu", reason, lambda world: True, lambda world: True).pairs(["triton", "flashmla", "cutlass_mla"])
+    worlds, found = tried(["triton", "flashmla", "cutlass_mla"])
     why = "no page size serves both: flashmla takes 64; cutlass_mla takes 128"
     assert (found["flashmla:cutlass_mla"], found["triton:cutlass_mla"]) == (why, "")
-    assert "flashmla:cutlass_mla" not in tried
+    assert "flashmla:cutlass_mla" not in [world.pair for world in worlds]

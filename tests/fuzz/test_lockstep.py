@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,8 @@ from fuzz.record import Record
 from fuzz.repro import read_repro
 from fuzz.targets import TargetError
 from stubs.world import World
-from tests.fuzz.conftest import CLEAN, FAKE_EXECUTOR, MakeTarget
+from tests.fuzz.campaign_log import campaign
+from tests.fuzz.conftest import CLEAN, MakeTarget
 
 ON_DECODE = """
 class Gap(Exception): pass
@@ -83,15 +83,8 @@ def options(tmp_path: Path, make_target: MakeTarget) -> Options:
     """``options(before, after, **fields)``: twelve programs on targets with these sources."""
 
     def make(before: str = CLEAN, after: str = CLEAN, **fields: Any) -> ContrastOptions:
-        campaign = CampaignOptions(
-            target=f"path:{make_target(after, name='after', version='9.2')}",
-            repros=tmp_path / "repros",
-            out=tmp_path / "out",
-            python=sys.executable,
-            programs=12,
-            executor=FAKE_EXECUTOR,
-        )
-        return ContrastOptions(f"path:{make_target(before, name='before')}", replace(campaign, **fields))
+        target = make_target(after, name="after", version="9.2")
+        return ContrastOptions(f"path:{make_target(before, name='before')}", campaign(tmp_path, target, **fields))
 
     return make
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from fuzz.gaps import read_cells, write_cells
 from fuzz.known import read_known
 from fuzz.merge import merge
 from fuzz.recheck import Standing, write_standings
-from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, findings, records
-from tests.fuzz.conftest import FAKE_EXECUTOR
+from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, campaign, findings, records, write_target
 from tests.fuzz.test_known import write
 
 PROGRAMS = 150
@@ -41,17 +39,7 @@ Divided = tuple[CampaignOptions, list[CampaignOptions], CampaignResult]
 def ran(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     """A campaign of which three shards have run."""
     folder = tmp_path_factory.mktemp("divided")
-    package = folder / "target" / "sglang"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{FAULTY}")
-    whole = CampaignOptions(
-        target=f"path:{folder / 'target'}",
-        repros=folder / "repros",
-        out=folder / "out",
-        python=sys.executable,
-        programs=PROGRAMS,
-        executor=FAKE_EXECUTOR,
-    )
+    whole = campaign(folder, write_target(folder / "target", FAULTY), programs=PROGRAMS)
     for part in dealt(whole, 3):
         run_campaign(part, Log())
     return whole

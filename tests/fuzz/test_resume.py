@@ -20,7 +20,7 @@ import pytest
 from fuzz.campaign import CampaignError, CampaignOptions, run_campaign
 from fuzz.launch import ROOT
 from fuzz.sealed import sealed, unsealed
-from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, records, start
+from tests.fuzz.campaign_log import FAULTS, FAULTY, Log, campaign, records, start, write_target
 from tests.fuzz.test_known import write
 
 # Runs a campaign on a disk of its own that is too small, makes it larger, and runs the campaign again.
@@ -197,18 +197,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> CampaignOptions:
     """A campaign that was killed after it had run to its end, with a journal left; a known fault was not met."""
     folder = tmp_path_factory.mktemp("finished")
     write(folder / "known", "Known: why", signature="contract/KeyError/elsewhere")
-    package = folder / "target" / "sglang"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f"__version__ = '9.1'\n{FAULTY}")
-    chosen = CampaignOptions(
-        target=f"path:{folder / 'target'}",
-        repros=folder / "repros",
-        out=folder / "out",
-        python=sys.executable,
-        programs=30,
-        known=folder / "known",
-        executor="tests.fuzz.fake_executor",
-    )
+    chosen = campaign(folder, write_target(folder / "target", FAULTY), programs=30, known=folder / "known")
     run_campaign(chosen, Log())
     record = records(chosen.out)[-1]
     (chosen.out / "journal-0.json").write_text(sealed({"record": record.to_line(), "program": "lost"}))
