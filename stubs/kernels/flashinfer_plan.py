@@ -10,9 +10,6 @@ import torch
 from stubs.kernels import flashinfer_contract as contract
 from stubs.kernels.contract import ContractBreach, require
 
-# Which graph-mode buffer refuses what; the same names as in flashinfer's constructors.
-INDICES_BUFFER = "paged_kv_indices_buf"
-
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
