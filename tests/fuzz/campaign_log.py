@@ -75,7 +75,7 @@ def write_target(folder: Path, source: str, version: str = "9.1") -> Path:
     return folder
 
 
-def campaign(folder: Path, target: Path, **fields: Any) -> CampaignOptions:
+def campaign(folder: Path, target: Path, /, **fields: Any) -> CampaignOptions:
     """Twelve programs on ``target``, unless told otherwise; all that they leave is below ``folder``."""
     options = CampaignOptions(
         target=f"path:{target}",

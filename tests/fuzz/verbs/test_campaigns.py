@@ -49,6 +49,17 @@ def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Campaign:
     return made
 
 
+@pytest.fixture
+def real_campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The campaign itself, on a target without SGLang."""
+
+    def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
+        return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
+
+    monkeypatch.setattr(campaigns, "run_campaign", with_fake_executor)
+    monkeypatch.chdir(tmp_path)
+
+
 def test_run_hands_its_options_on(campaign: Campaign) -> None:
     line = "run --target path:/x --pair a:b c:d --runner real --programs 9 --workers 2 --seed 5 --no-shrink --twins"
     assert main([*line.split(), "--known", "k", "--repros", "r", "--out", "o"]) == 1
@@ -128,14 +139,8 @@ def test_run_without_pandas_keeps_its_findings(
     assert "pip install 'seamripper[report]', then `seamripper report o`" in err
 
 
-def test_run_from_end_to_end(
-    make_target: MakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
-        return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
-
-    monkeypatch.setattr(campaigns, "run_campaign", with_fake_executor)
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("real_campaign")
+def test_run_from_end_to_end(make_target: MakeTarget, capsys: pytest.CaptureFixture[str]) -> None:
     target = f"path:{make_target()}"
     assert main(["run", "--target", target, "--programs", "20", "--out", "o"]) == 0
     out, err = capsys.readouterr()
@@ -172,14 +177,8 @@ def test_run_after_a_folder_that_is_missing_is_refused(capsys: pytest.CaptureFix
     assert "--since: absent is no folder; expected an earlier run's --out folder, or one that holds such" in said
 
 
-def test_two_nights_from_end_to_end(
-    make_target: MakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def with_fake_executor(options: CampaignOptions, progress: Progress) -> CampaignResult:
-        return run_campaign(replace(options, executor=FAKE_EXECUTOR), progress)
-
-    monkeypatch.setattr(campaigns, "run_campaign", with_fake_executor)
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("real_campaign")
+def test_two_nights_from_end_to_end(make_target: MakeTarget, capsys: pytest.CaptureFixture[str]) -> None:
     source = "def step(kind, seed):\n    if kind == 'decode': raise KeyError('x')\n"
     target = f"path:{make_target(source)}"
     line = ["run", "--target", target, "--programs", "10", "--since", "nights", "--repros", "r", "--out"]
