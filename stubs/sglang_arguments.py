@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
+from stubs.sglang_modules import present
 from stubs.world import World
 
 HOOK = "sglang.srt.arg_groups.speculative_hook"
@@ -60,12 +61,9 @@ def _check_of(world: World) -> tuple[Any, str]:
     name = GPU_CHECKS.get(world.spec_algorithm)
     if name is None:
         return None, ""
-    try:
-        return import_module(HOOK), name
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("sglang"):
-            raise
-        return import_module("sglang.srt.server_args").ServerArgs, "_handle_speculative_decoding"
+    for hook in present(HOOK):
+        return hook, name
+    return import_module("sglang.srt.server_args").ServerArgs, "_handle_speculative_decoding"
 
 
 def _tell_device(place: Any, args: Any, device: str) -> None:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import torch
 
 from stubs.imports import HOPPER_CORES, WORKSPACE_BYTES
+from stubs.sglang_modules import present
 
 ATTENTION = "sglang.srt.layers.attention"
 # Each asks, while it is imported, whether flashinfer is there. In the order in which they import each other.
@@ -34,11 +35,8 @@ WRITING_CUDA = (
 )
 FACTORIES = ("empty", "zeros", "ones", "full", "tensor", "arange")
 # Where and by what names releases ask, while they check a server's arguments, for a GPU that TensorRT-LLM's kernels run on.
-BLACKWELL = {
-    "sglang.srt.server_args": ("is_sm100_supported", "is_blackwell_supported"),
-    UTILS[1]: ("is_sm100_supported", "is_blackwell_supported"),
-    "sglang.srt.arg_groups.overrides": ("is_sm100_supported", "is_blackwell_supported"),  # from 0.5.15 on
-}
+BLACKWELL_PLACES = ("sglang.srt.server_args", UTILS[1], "sglang.srt.arg_groups.overrides")  # the last from 0.5.15 on
+BLACKWELL = ("is_sm100_supported", "is_blackwell_supported")
 NEEDS_BLACKWELL = ("trtllm_mha", "trtllm_mla", "cutedsl_mla")
 
 
@@ -67,12 +65,10 @@ def blackwell(*backends: str) -> Iterator[None]:
     """While a server's arguments are checked: a GPU for TensorRT-LLM's kernels, where one of ``backends`` needs it."""
     with ExitStack() as answers:
         if not torch.cuda.is_available() and any(name in NEEDS_BLACKWELL for name in backends):
-            for place, names in BLACKWELL.items():
-                with contextlib.suppress(ModuleNotFoundError):
-                    module = import_module(place)
-                    for name in names:
-                        if hasattr(module, name):
-                            answers.enter_context(patch.object(module, name, _yes))
+            for module in present(*BLACKWELL_PLACES):
+                for name in BLACKWELL:
+                    if hasattr(module, name):
+                        answers.enter_context(patch.object(module, name, _yes))
         yield
 
 
@@ -80,6 +76,16 @@ def keep_workspaces_small() -> None:
     """For the next backend: deterministic inference makes flashinfer's take 2 GiB, and says so to the whole process."""
     if not torch.cuda.is_available():
         os.environ["SGLANG_FLASHINFER_WORKSPACE_SIZE"] = str(WORKSPACE_BYTES)
+
+
+@contextlib.contextmanager
+def kept_on_cpu(module: ModuleType) -> Iterator[None]:
+    """While ``module`` runs, its torch is ``torch_here``; nothing changes where there is a GPU."""
+    if torch.cuda.is_available():
+        yield
+        return
+    with patch.object(module, "torch", torch_here()):
+        yield
 
 
 def torch_here() -> ModuleType:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from typing import Any
-from unittest.mock import patch
-
-import torch
 
 from stubs.refusal import Refused
 from stubs.sglang import accepted, build_hybrid, find, load
-from stubs.sglang_flashinfer import torch_here
+from stubs.sglang_flashinfer import kept_on_cpu
 from stubs.world import World
 
 ATTENTION = "sglang.srt.layers.attention.hybrid_linear_attn_backend"
@@ -46,8 +43,7 @@ def request_pool(world: World, row_width: int) -> Any:
         "enable_overlap_schedule": bool(world.overlap),
     }
     # Up to 0.5.19 what drafts need of it is put on "cuda" whatever the device is.
-    module = load(POOL.partition(":")[0])
-    with patch.object(module, "torch", module.torch if torch.cuda.is_available() else torch_here()):
+    with kept_on_cpu(load(POOL.partition(":")[0])):
         return cls(**accepted(cls.__init__, **values))
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator
-from functools import wraps
-from types import ModuleType
 from typing import Any
-from unittest.mock import patch
-
-import torch
 
 from stubs.refusal import Refused
 from stubs.sglang import accepted, load, start_groups
 from stubs.sglang_batch import forward_batch
+from stubs.sglang_flashinfer import kept_on_cpu
 
 BATCHES = "sglang.srt.model_executor.forward_batch_info"
 
@@ -32,7 +26,7 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
     if beside_extend:
         _check_relabels()
     _know_rank(runner)
-    with _no_pinning():
+    with kept_on_cpu(load(BATCHES)):  # which pins host memory for a GPU
         padded = forward_batch(batch, runner)
         padded.prepare_mlp_sync_batch(runner)
     return padded
@@ -52,25 +46,3 @@ def _know_rank(runner: Any) -> None:
         start_groups()
         tell = ranks.initialize_dp_attention
         tell(**accepted(tell, server_args=runner.server_args, model_config=runner.model_config))
-
-
-@contextlib.contextmanager
-def _no_pinning() -> Iterator[None]:
-    """Host memory is pinned for a GPU alone."""
-    if torch.cuda.is_available():
-        yield
-        return
-    here = ModuleType(torch.__name__, torch.__doc__)
-    here.__dict__.update(vars(torch))
-    here.tensor = _unpinned(torch.tensor)  # type: ignore[attr-defined]
-    with patch.object(load(BATCHES), "torch", here):
-        yield
-
-
-def _unpinned(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    @wraps(make)
-    def plain(*args: Any, **options: Any) -> torch.Tensor:
-        options.pop("pin_memory", None)
-        return make(*args, **options)
-
-    return plain

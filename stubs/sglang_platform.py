@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +13,7 @@ from stubs.imports import HOPPER, HOPPER_CORES
 from stubs.kernels import zero_kv
 from stubs.sglang_flashinfer import prepare_flashinfer
 from stubs.sglang_latent_store import store_by_triton
+from stubs.sglang_modules import present
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def prepare_platform() -> None:
     prepare_flashinfer()
     store_by_triton()
     for answer in _answers():
-        for module in _present(answer.modules):
+        for module in present(*answer.modules):
             if answer.is_new or hasattr(module, answer.name):
                 setattr(module, answer.name, answer.value)
 
@@ -96,20 +95,9 @@ def _answers() -> tuple[_Answer, ...]:
 def _tree_module() -> str:
     """The module that picks the EAGLE tree kernels by platform flag: spec_tree in 0.5.23, eagle_utils before."""
     spec_tree = "sglang.kernels.ops.speculative.spec_tree"
-    if any(hasattr(module, "verify_tree_greedy_func") for module in _present((spec_tree,))):
+    if any(hasattr(module, "verify_tree_greedy_func") for module in present(spec_tree)):
         return spec_tree
     return "sglang.srt.speculative.eagle_utils"
-
-
-def _present(modules: tuple[str, ...]) -> Iterator[ModuleType]:
-    return (import_module(name) for name in modules if _has(name))
-
-
-def _has(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is missing
-        return False
 
 
 def _hopper(device_id: int = 0) -> tuple[int, int]:
