@@ -1,4 +1,4 @@
-"""What tests of campaigns share: options, a Progress that remembers, what an out folder holds, and faults to be found."""
+"""What tests of campaigns share: options, a Progress that remembers, what an out folder holds, faults to be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets made on the spot: a package ``sglang`` of a few lines, and workers that run it with the fake executor."""
+"""Targets made on the spot, workers and campaigns that run them with the fake executor, and where targets come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit says of what a wrapper does answer, in a miniature: refused calls, dropped keywords, twins, the wrong child."""
+"""What the audit says of what a wrapper does answer: refused calls, dropped keywords, twins, the wrong child."""
 
 from __future__ import annotations
 

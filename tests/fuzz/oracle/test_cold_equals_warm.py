@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fuzz.oracle.state import cold_equals_warm
-from tests.fuzz.oracle.spoilt import Case, Leaf, metadata, taps, told
+from tests.fuzz.oracle.sound_step import Case, Leaf, metadata, taps, told
 
 
 def rerun(leaf: Leaf, **change: float) -> Any:

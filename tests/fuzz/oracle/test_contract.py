@@ -1,4 +1,4 @@
-"""What an exception means, on exceptions raised in files made on the spot; those under a folder ``sglang`` are SGLang's."""
+"""What an exception means, on those raised in files made on the spot; what is under a folder ``sglang`` is SGLang's."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fuzz.oracle.state import (
 )
 from fuzz.oracle.view import StepView
 from stubs.world import World
-from tests.fuzz.oracle.spoilt import DIM, HEADS, LAYERS, LOC, SLOTS, Case, Leaf, metadata, taps, told
+from tests.fuzz.oracle.sound_step import DIM, HEADS, LAYERS, LOC, SLOTS, Case, Leaf, metadata, taps, told
 
 # --- the batch ---------------------------------------------------------------------------------------------------
 
