@@ -13,6 +13,7 @@ import pytest
 from fuzz.campaign import CampaignOptions, run_campaign
 from fuzz.confirm import Patience
 from fuzz.finding import Finding, Signature, Verdict
+from fuzz.merge import merge
 from fuzz.program import Decode, Extend, Program, Row
 from fuzz.sealed import sealed, unsealed
 from fuzz.since import Earlier, Sequel, earlier_run, read_earlier, read_sequels, rerun, sequels, to_rerun
@@ -237,3 +238,17 @@ def test_no_earlier_run_leaves_no_file(options: Any) -> None:
     run_campaign(chosen, Log())
     assert not (chosen.out / "since.jsonl").exists()
     assert read_sequels(chosen.out, print) == {}
+
+
+def test_shards_run_each_a_part_and_stand_together(options: Any, tmp_path: Path) -> None:
+    night = write_findings(
+        tmp_path / "night", [{**ENTRY, "signature": f"numeric/nan/f{number}"} for number in range(4)]
+    )
+    whole: CampaignOptions = options(since=night, programs=4)
+    parts = [replace(whole, shard=number, shards=2, out=tmp_path / f"part{number}") for number in range(2)]
+    for part in parts:
+        run_campaign(part, Log())
+    assert [entry[1] for entry in states(parts[1])] == ["not run again", "fixed", "not run again", "fixed"]
+    whole.out.mkdir()
+    merge(whole, [part.out for part in parts], {}, print)
+    assert states(whole) == [("KeyError in decode", "fixed", 3)] * 4
