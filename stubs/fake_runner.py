@@ -61,6 +61,7 @@ class FakeModelRunner:
         self.hybrid_gdn_config = None
         self.kimi_linear_config = None
         self.linear_attn_model_spec = None
+        self.mambaish_config = None  # asked for by padding in 0.5.14 and 0.5.15, later of the model config
         # Graphs: none before they are captured
         self.graph_runner = None
         self.decode_cuda_graph_runner = None

@@ -1,4 +1,4 @@
-"""Releases before 0.5.11 start, plan and run over the stand-ins, in the ways that are theirs alone."""
+"""Older releases start, plan and run over the stand-ins, in the ways that are theirs alone."""
 
 from __future__ import annotations
 
@@ -32,3 +32,15 @@ def test_a_program_runs_clean(real_worker: Callable[[str], WorkerProcess], versi
     assert [finding.title for finding in trace.findings] == []
     assert trace.verdict is Verdict.OK
     assert len(trace.steps) >= 3
+
+
+PADDED = '{"dead":1,"op":"decode","requests":[0]}\n{"dead":2,"op":"idle"}\n'
+
+
+@pytest.mark.release
+def test_a_rank_is_padded_by_a_release_that_asks_the_runner_for_linear_layers(
+    real_worker: Callable[[str], WorkerProcess],
+) -> None:
+    trace = real_worker("0.5.14").run(parse(f"{WORLD}{PLAIN}\n{EXTEND}\n{PADDED}"), 300)
+    assert [step.mode for step in trace.steps] == ["extend", "decode_padded", "idle_padded"]
+    assert trace.findings == ()
