@@ -88,6 +88,7 @@ def test_bug_that_never_shows_again_is_told_and_not_scripted(options: Any, tmp_p
     result = run_campaign(options(on_decode(once)), Log())
     (finding,) = findings(result.out)
     assert (result.exit_code, finding["reliability"], finding["script"], finding["count"]) == (1, [0, 10], "", 1)
+    assert finding["otherwise"] == "clean in 10"
 
 
 def test_segfault_costs_no_record_and_is_shrunk(options: Any) -> None:
