@@ -93,6 +93,13 @@ def test_a_title_that_is_cut_says_so() -> None:
     assert ast.get_docstring(ast.parse(text)).splitlines()[0] == "key " * 27 + "key..."  # type: ignore[union-attr]
 
 
+def test_a_fault_that_needs_graphs_is_refused() -> None:
+    program, finding, trace = missing_attribute()
+    captured = replace(program, world=replace(program.world, graph=1))
+    with pytest.raises(ScriptError, match="it needs captured graphs"):
+        write_script(captured, finding, trace, PROVENANCE)
+
+
 def test_a_fault_that_no_script_can_show_is_refused() -> None:
     program, finding, trace = wrong_output()
     foreign = replace(finding, signature=Signature("state", "foreign_slot", "TritonAttnBackend.kv_indices.decode"))
