@@ -33,9 +33,12 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
 
 
 def _check_relabels() -> None:
-    """Up to 0.5.13 ranks are padded to one length only where none extends: a rank runs what it has."""
+    """Up to 0.5.13 ranks are padded to one length only where none extends: a rank runs what it has.
+
+    0.5.14 and 0.5.15 make an exception of models with linear layers, and have no rows for idle ranks of others.
+    """
     choose = load("sglang.srt.layers.dp_attention").DpPaddingMode.get_dp_padding_mode
-    if "max_len_with_idle" not in inspect.getsource(choose).lower():
+    if "max_len_with_idle" not in inspect.getsource(choose):  # in capitals in these two
         raise Refused("this release runs no rank's decode as an extend because another rank extends")
 
 

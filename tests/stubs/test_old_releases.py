@@ -44,3 +44,10 @@ def test_a_rank_is_padded_by_a_release_that_asks_the_runner_for_linear_layers(
     trace = real_worker("0.5.14").run(parse(f"{WORLD}{PLAIN}\n{EXTEND}\n{PADDED}"), 300)
     assert [step.mode for step in trace.steps] == ["extend", "decode_padded", "idle_padded"]
     assert trace.findings == ()
+
+
+@pytest.mark.release
+def test_a_rank_of_a_plain_model_is_not_run_as_an_extend_by_it(real_worker: Callable[[str], WorkerProcess]) -> None:
+    beside = '{"beside_extend":1,"op":"decode","requests":[0]}\n'
+    (finding,) = real_worker("0.5.14").run(parse(f"{WORLD}{PLAIN}\n{EXTEND}\n{beside}"), 300).findings
+    assert (finding.verdict, finding.mode) == (Verdict.UNSUPPORTED, "decode")
