@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 from rich.table import Table
@@ -11,17 +12,30 @@ from fuzz.answers import one_line, plain_table, state_text
 from fuzz.bisection import BisectResult
 from fuzz.comparison import Cell, CompareResult, Row
 
+COLUMNS_MAX = 6  # targets that have a column of their own: more leave a terminal's columns no room for words
 UNCLEAR = ("other", "unsupported", "stub_gap", "infra", "unsure")
 
 
 def compare_table(result: CompareResult) -> Table:
-    """Repros down, targets across, and when each fault came and went."""
-    made = plain_table("repro", *result.targets, "introduced in", "fixed in", "")
+    """Repros down, targets across, and when each fault came and went; of many targets, the stretches of one state."""
+    across = result.targets if len(result.targets) <= COLUMNS_MAX else ("history",)
+    made = plain_table("repro", *across, "introduced in", "fixed in", "")
     for row in result.rows:
         cells = [state_text(cell.state).append(f" {_shown(cell)}", "dim") for cell in row.cells]
+        if len(result.targets) > COLUMNS_MAX:
+            cells = [_history(row)]
         places = (Text(place or "–") for place in (row.introduced_in, row.fixed_in))
         made.add_row(Text(Path(row.repro).name), *cells, *places, Text(_remark(row)))
     return made
+
+
+def _history(row: Row) -> Text:
+    """A line for each stretch of targets, in their order, that have the same state."""
+    lines = []
+    for state, stretch in groupby(row.cells, key=lambda cell: cell.state):
+        first, *rest = (cell.target for cell in stretch)
+        lines.append(state_text(state).append(f" {first} to {rest[-1]}" if rest else f" {first}", "dim"))
+    return Text("\n").join(lines)
 
 
 def compare_notes(result: CompareResult) -> list[str]:

@@ -62,3 +62,12 @@ def test_bisection_lists_what_was_tried() -> None:
         ["1", "a", "subject", "clean", "0/7", "≤44", "%"],
         ["git:/x@3", "unsupported", "0/3", "≤74", "%", "page", "size"],
     ]
+
+
+def test_many_targets_are_told_as_stretches_of_one_state() -> None:
+    states = ("clean", "clean", "bug", "bug", "bug", "other", "fixed")
+    cells = [Cell("a.py", f"t{number}", state, 3, 3) for number, state in enumerate(states)]
+    lines = printed(compare_table(compared(*cells)))
+    assert lines[0] == ["repro", "history", "introduced", "in", "fixed", "in"]
+    assert lines[1][:5] == ["a.py", "clean", "t0", "to", "t1"]
+    assert lines[2:] == [["bug", "t2", "to", "t4"], ["other", "t5"], ["fixed", "t6"]]
