@@ -2,7 +2,7 @@
 
 Where a shard runs, and where it runs again when its node dies, is for Ray to say: the shard goes on in its folder, as
 the same command does anywhere. The folders, put together, are the campaign's. All nodes see the folder that the command
-is run in, --out, --repros and --known.
+is run in, --out, --repros, --known and --since.
 """
 
 from __future__ import annotations

@@ -23,11 +23,9 @@ class Limits:
     """What programs may be made of.
 
     ``pairs`` are spelled PREFILL:DECODE. ``twins`` lets both halves have one name, which SGLang never assembles
-    itself. ``page_sizes`` maps a backend name to the sizes it takes,
-    ``speculative`` a pair to the modes it verifies in, with each mode's most draft steps (None: no limit known),
-    ``shapes`` the kinds of world.
-    ``worlds``, where given, are taken as they are
-    (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
+    itself. ``page_sizes`` maps a backend name to the sizes it takes, ``speculative`` a pair to the modes it verifies in,
+    with each mode's most draft steps (None: no limit known), ``shapes`` the kinds of world. ``worlds``, where given, are
+    taken as they are (their own pairs, runner and device) instead of drawn: the way to a scope small enough to exhaust.
     ``graph`` 1: only worlds that capture graphs, 0: only others, of halves that no release refuses to capture; None:
     any. ``row_overflow`` allows speculative steps whose reserve of 2A slots is longer than the request's row of
     context_len + 4 + draft tokens: SGLang writes past the row there, a fault outside the attention backends.
