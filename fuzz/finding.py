@@ -10,6 +10,10 @@ from typing import Any
 
 # The kind of a fault that broke the GPU's context: the process that met it can run nothing more.
 CUDA_FAULT = "cuda_fault"
+# The kind of a call outside of a closed kernel's contract.
+BREACH = "contract_breach"
+# Between the argument that a closed kernel's contract was broken by and the rule that was, where it has several.
+RULE = ":"
 # The oracle of steps whose input was corrupted on purpose; what it finds is told apart from faults on valid programs.
 CORRUPT = "corrupt"
 # Evidence of a finding about numbers: how many times its tolerance it was off.
@@ -34,7 +38,7 @@ class Signature:
 
     ``oracle`` is contract, bounds, numeric, state or corrupt; ``kind`` the class of fault (an exception's type name,
     "wrong_output", ...); ``place`` the innermost SGLang qualified name, ``Class.attribute`` for a missing
-    attribute, or ``kernel.argument``.
+    attribute, ``kernel.argument``, or ``kernel.argument:rule``.
     """
 
     oracle: str
@@ -53,6 +57,11 @@ class Signature:
     @property
     def parts(self) -> tuple[str, str, str]:
         return self.oracle, self.kind, self.place
+
+    @property
+    def without_rule(self) -> Signature:
+        """Where a contract was broken, whichever of the argument's rules it was."""
+        return Signature(self.oracle, self.kind, self.place.partition(RULE)[0]) if self.kind == BREACH else self
 
     @property
     def is_corrupt(self) -> bool:

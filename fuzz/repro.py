@@ -25,7 +25,7 @@ class Repro:
     """``signature`` and ``found_on`` (a target) are None where the file does not name them.
 
     ``shown`` of ``runs`` runs showed it when it was saved, both 0 where the file does not say. What an audit found is
-    read off SGLang's source and never run: its program is ``NOTHING``.
+    read off SGLang's source and never run: its program is ``NOTHING``. ``title`` is what the file says first of all.
     """
 
     program: Program
@@ -33,6 +33,7 @@ class Repro:
     found_on: str | None = None
     shown: int = 0
     runs: int = 0
+    title: str = ""
 
     @property
     def is_gap(self) -> bool:
@@ -85,16 +86,17 @@ def _read(path: Path) -> Repro:
         raise ProgramError("has no constant PROGRAM; expected a repro script that seamripper wrote")
     program = NOTHING if is_gap else parse(constants["PROGRAM"])
     check(program)
-    return Repro(program, named, constants.get("FOUND_ON") or None, *_reliability(text))
+    title = constants.get("__doc__", "").partition("\n")[0]
+    return Repro(program, named, constants.get("FOUND_ON") or None, *_reliability(text), title)
 
 
 def _constants(source: str) -> dict[str, str]:
-    """The string constants that the script assigns at module level; nothing is evaluated but literals."""
+    """The docstring, and the string constants that the script assigns at module level; nothing is evaluated but literals."""
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProgramError(f"is not Python ({error})") from None
-    found: dict[str, str] = {}
+    found = {"__doc__": ast.get_docstring(module) or ""}
     for statement in module.body:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target, value = statement.targets[0], statement.value

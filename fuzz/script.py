@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fuzz.confirm import Real
-from fuzz.finding import Finding
+from fuzz.finding import BREACH, RULE, Finding
 from fuzz.program import Program
 from fuzz.steps import DRAFT_MODES, ScriptStep, script_steps
 from fuzz.trace import PADDED, Trace
@@ -182,7 +182,7 @@ def _check(finding: Finding, world: World, steps: tuple[ScriptStep, ...]) -> str
         raise ScriptError("it is a fault of a step on the draft model, which scripts do not have yet")
     if finding.mode.endswith(PADDED):
         raise ScriptError("it is a fault of a padded step, which scripts do not have yet")
-    if oracle == "contract" or kind == "contract_breach":
+    if oracle == "contract" or kind == BREACH:
         return "exception"
     if oracle == "numeric" and not (steps[-1].mode == "TARGET_VERIFY" and "tree" in finding.mode):
         return "numeric"
@@ -196,17 +196,18 @@ def _check(finding: Finding, world: World, steps: tuple[ScriptStep, ...]) -> str
 def _exception(finding: Finding) -> dict[str, Any]:
     """What the exception that was found is known by."""
     _, kind, place = finding.signature.parts
-    owner, _, name = place.rpartition(".")
+    named, _, rule = place.partition(RULE)
+    owner, _, name = named.rpartition(".")
     return {
-        "attribute": _pair(owner, name) if "attribute" in finding.evidence else None,
-        "breach": _pair(owner, name) if kind == "contract_breach" else None,
+        "attribute": _tuple(owner, name) if "attribute" in finding.evidence else None,
+        "breach": _tuple(owner, name, rule) if kind == BREACH else None,
         "kind": kind,
         "function": finding.evidence.get("reader", place).rpartition(".")[2],
     }
 
 
-def _pair(one: str, other: str) -> str:
-    return f"({json.dumps(one)}, {json.dumps(other)})"
+def _tuple(*texts: str) -> str:
+    return f"({', '.join(map(json.dumps, texts))})"
 
 
 def _call(step: ScriptStep) -> str:

@@ -14,9 +14,10 @@ import traceback
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from fuzz.finding import CUDA_FAULT, Signature, Verdict
+from fuzz.finding import BREACH, CUDA_FAULT, RULE, Signature, Verdict
 from fuzz.oracle.device import broken_by
 from fuzz.oracle.raised import (
+    blamed_for,
     called_stub,
     first_line,
     frames,
@@ -110,7 +111,9 @@ def _of_sglang(root: BaseException, reader: str) -> Judgement:
         if refused:  # one caller calls many: the fault is told by what it cannot call so
             title = f"{kind}: {line}, called by {reader}"
             return _judgement(Verdict.BUG, "contract", kind, refused["name"], title, root, {"reader": reader})
-    return _judgement(Verdict.BUG, "contract", kind, reader, f"{kind} in {reader}: {line}", root)
+    blamed = blamed_for(root)
+    evidence = {} if blamed == reader else {"reader": reader}
+    return _judgement(Verdict.BUG, "contract", kind, blamed, f"{kind} in {blamed}: {line}", root, evidence)
 
 
 def _missing(root: AttributeError, reader: str, supplied: tuple[type, ...]) -> Judgement:
@@ -173,8 +176,8 @@ def _is_stub(thing: object) -> bool:
 
 
 def _breach(root: ContractBreach) -> Judgement:
-    place = f"{root.function}.{root.argument}"
-    return _judgement(Verdict.BUG, "bounds", "contract_breach", place, first_line(root), root)
+    place = f"{root.function}.{root.argument}{RULE if root.rule else ''}{root.rule}"
+    return _judgement(Verdict.BUG, "bounds", BREACH, place, first_line(root), root)
 
 
 def assigns(cls: type, name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
-from fuzz.place import innermost
+from fuzz.place import innermost, is_sglang
 
 # What only passes calls on to stand-ins.
 _PASSAGES = ("stubs.kernels.door", "stubs.graph", "stubs.uninitialised")
@@ -32,6 +32,17 @@ def frames(error: BaseException) -> Iterator[FrameType]:
 def reader_of(error: BaseException) -> str:
     """The innermost place in SGLang, "" without any."""
     return innermost(traceback.extract_tb(error.__traceback__))
+
+
+def blamed_for(error: BaseException) -> str:
+    """The innermost place in SGLang that does more than check: of ``assert_buffer_fits`` its caller, one of many."""
+    stack = [frame for frame in traceback.extract_tb(error.__traceback__) if is_sglang(frame.filename)]
+    while len(stack) > 1 and _CHECKS.match(stack[-1].name):
+        stack.pop()
+    return innermost(stack)
+
+
+_CHECKS = re.compile(r"_?(assert|check|ensure|raise|require|validate)_")
 
 
 def _room(frame: FrameType) -> str:

@@ -154,6 +154,6 @@ def _run(worker: WorkerProcess, answer: Answer, program_seconds: float, version:
     worker.renew()
     while ask.runs_missing(sample) > 0:
         trace = worker.run(repro.program, program_seconds)
-        sample = Sample((*sample.runs, run_of(trace, repro.signature)))
-        shown = shown or own_bug(trace, repro.signature)
+        sample = Sample((*sample.runs, run_of(trace, repro)))
+        shown = shown or own_bug(trace, repro)
     return replace(answer, sample=sample, finding=shown, sglang_version=version)

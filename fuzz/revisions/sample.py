@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fuzz.confirm import bugs
-from fuzz.finding import Finding, Signature, Verdict
+from fuzz.finding import Finding, Verdict
 from fuzz.interval import clean_runs_needed
+from fuzz.repro import Repro
 from fuzz.trace import Trace
 
 # A bug that shows in some runs is run so often in all that its rate is known to about a third; if it then seems so rare
@@ -16,6 +18,8 @@ FLAKY_RUNS = 20
 RUNS_MAX = 60  # excludes a bug that shows in 1 of 20 runs; a rarer one is not worth the time that it takes to exclude
 # What a sample is called by: the first of these that one of its runs is.
 _STATES = ("bug", "other", "infra", "stub_gap", "unsupported", "clean")
+
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,9 @@ class Sample:
         return max(self.n, RUNS_MAX) if is_rare else self.n
 
 
-def run_of(trace: Trace, signature: Signature | None) -> Run:
+def run_of(trace: Trace, repro: Repro) -> Run:
     """What one run showed; "clean" only if it was completed without a finding."""
-    own = own_bug(trace, signature)
+    own = own_bug(trace, repro)
     if own is not None:
         return Run("bug", str(own.signature))
     other = bugs(trace)
@@ -86,9 +90,17 @@ def run_of(trace: Trace, signature: Signature | None) -> Run:
     return Run("clean", "every run was completed without a finding")
 
 
-def own_bug(trace: Trace, signature: Signature | None) -> Finding | None:
+def own_bug(trace: Trace, repro: Repro) -> Finding | None:
     """The bug that the repro is about: the one of its signature, or any where it names none."""
-    return next((finding for finding in bugs(trace) if signature in (None, finding.signature)), None)
+    own = (finding for finding in bugs(trace) if repro.signature in (None, finding.signature))
+    return next(own, None) or next((finding for finding in bugs(trace) if _is_told_in_words(repro, finding)), None)
+
+
+def _is_told_in_words(repro: Repro, finding: Finding) -> bool:
+    """A file from before the rules of a contract were told apart names the argument alone: its title says which rule."""
+    title = _NUMBER.sub("", repro.title).rstrip(". ")  # a long one ends in dots
+    is_argument = repro.signature == finding.signature.without_rule
+    return is_argument and bool(title) and _NUMBER.sub("", finding.title).startswith(title)
 
 
 def clean_runs_for(script: tuple[int, int], shown: Sequence[tuple[int, int]]) -> int:

@@ -44,11 +44,11 @@ def replay_sanitized(
 
 def _cell(saved: Saved, spec: str, seen: Sanitized) -> tuple[Cell, Finding | None]:
     """The tool's reports are put into the evidence of the repro's own finding; where it is not met they stand alone."""
-    path, signature, trace = str(saved.path), saved.repro.signature, seen.trace
-    own = own_bug(trace, signature) if trace is not None else None
+    path, trace = str(saved.path), seen.trace
+    own = own_bug(trace, saved.repro) if trace is not None else None
     version = trace.sglang_version if trace is not None else ""
     if not seen.findings:
-        sample = Sample((run_of(trace, signature),) if trace is not None else ())
+        sample = Sample((run_of(trace, saved.repro),) if trace is not None else ())
         return Cell(path, spec, sample.state, sample.k, 1, sample.detail, version), own
     first = seen.findings[0]
     finding = first if own is None else replace(own, evidence={**own.evidence, **first.evidence})

@@ -45,9 +45,9 @@ def shrink_path(path: Path, target: str | None, rig: Rig, tell: Callable[[str], 
             version = ready.sglang_version
             tell(f"running {path.name} on {target}")
             trace = worker.run(repro.program, rig.program_seconds)
-            finding = own_bug(trace, repro.signature)
+            finding = own_bug(trace, repro)
             if finding is None:
-                reason = f"the bug does not show here: {run_of(trace, repro.signature).detail}"
+                reason = f"the bug does not show here: {run_of(trace, repro).detail}"
                 return ShrinkResult(path, target, repro.program, None, reason, version)
             confirmed = confirm(worker, repro.program, finding, patience)
             if confirmed.shown:

@@ -51,10 +51,12 @@ def cutlass_mla_decode(
     page = _check_cache(cache, latent + rotary, q_nope.dtype)
     lengths = trtllm_contract.check_lengths(DECODE, seq_lens, page_table.shape[-1] * page, "page_table")
     held = len(lengths)
-    require(held == batch, DECODE, "seq_lens", f"has {held} entries for {batch} requests")
+    require(held == batch, DECODE, "seq_lens", f"has {held} entries for {batch} requests", rule="entries")
     columns = page_table.shape[-1]
     whole = columns > 0 and columns % (PAGE // page) == 0
-    require(whole, DECODE, "page_table", f"has {columns} columns, expected a multiple of {PAGE // page}")
+    require(
+        whole, DECODE, "page_table", f"has {columns} columns, expected a multiple of {PAGE // page}", rule="columns"
+    )
     table = trtllm_contract.check_table(DECODE, page_table, lengths, [1] * batch, len(cache), page, -1)
     trtllm_contract.check_workspace(DECODE, workspace)
     needed, room = cutlass_mla_get_workspace_size(columns * page, batch, num_kv_splits=num_kv_splits), workspace.numel()
@@ -68,9 +70,11 @@ def cutlass_mla_decode(
 
 
 def _check_queries(q_nope: torch.Tensor, q_pe: torch.Tensor) -> None:
-    require(q_nope.dim() == 3, DECODE, "q_nope", f"{tuple(q_nope.shape)}, expected [requests, heads, latent]")
+    require(
+        q_nope.dim() == 3, DECODE, "q_nope", f"{tuple(q_nope.shape)}, expected [requests, heads, latent]", rule="shape"
+    )
     batch, heads, latent = q_nope.shape
-    require(heads <= HEADS_MAX, DECODE, "q_nope", f"has {heads} heads, expected at most {HEADS_MAX}")
+    require(heads <= HEADS_MAX, DECODE, "q_nope", f"has {heads} heads, expected at most {HEADS_MAX}", rule="heads")
     check_query(DECODE, "q_nope", q_nope, (heads, latent))
     check_query(DECODE, "q_pe", q_pe, (heads, q_pe.shape[-1]), q_nope.dtype)
     given = q_pe.shape[0]
@@ -80,8 +84,8 @@ def _check_queries(q_nope: torch.Tensor, q_pe: torch.Tensor) -> None:
 def _check_cache(cache: torch.Tensor, width: int, dtype: torch.dtype) -> int:
     """Rows [pages, page, width]; returns the page's tokens."""
     name, shape = "kv_c_and_k_pe_cache", tuple(cache.shape)
-    require(cache.dim() == 3, DECODE, name, f"{shape}, expected [pages, page, {width}]")
+    require(cache.dim() == 3, DECODE, name, f"{shape}, expected [pages, page, {width}]", rule="shape")
     page = shape[1]
-    require(PAGE % page == 0, DECODE, name, f"has pages of {page}, no divisor of {PAGE}")
+    require(PAGE % page == 0, DECODE, name, f"has pages of {page}, no divisor of {PAGE}", rule="page")
     check_rows(DECODE, name, cache, page, width, dtype)
     return page

@@ -132,13 +132,23 @@ def _check_accepted(
     """What the answer goes to has room for it."""
     given = {"predicts": predicts, "accept_index": accept_index, "accept_token_num": accept_token_num}
     for name, tensor in given.items():
-        require(tensor.dtype == torch.int32, VERIFY, name, f"is {tensor.dtype}, expected torch.int32")
-        require(tensor.is_contiguous(), VERIFY, name, f"has strides {tensor.stride()}, expected contiguous")
+        require(tensor.dtype == torch.int32, VERIFY, name, f"is {tensor.dtype}, expected torch.int32", rule="dtype")
+        require(
+            tensor.is_contiguous(), VERIFY, name, f"has strides {tensor.stride()}, expected contiguous", rule="stride"
+        )
     size = predicts.numel()
     require(size >= batch * nodes, VERIFY, "predicts", f"has {size} cells, expected {batch * nodes}")
     shape = tuple(accept_index.shape)
-    require(len(shape) == 2 and shape[0] == batch and shape[1] > 0, VERIFY, "accept_index", f"{shape} for {batch} rows")
-    require(accept_token_num.shape == (batch,), VERIFY, "accept_token_num", f"{tuple(accept_token_num.shape)}")
+    require(
+        len(shape) == 2 and shape[0] == batch and shape[1] > 0,
+        VERIFY,
+        "accept_index",
+        f"{shape} for {batch} rows",
+        rule="shape",
+    )
+    require(
+        accept_token_num.shape == (batch,), VERIFY, "accept_token_num", f"{tuple(accept_token_num.shape)}", rule="shape"
+    )
 
 
 def _accepted(
@@ -179,7 +189,7 @@ def _parents(selected: list[int], parent_list: list[int], topk: int, request: in
         parent = 0 if group == 0 else node_of.get(parent_list[group])
         if parent is None:
             detail = f"node {node} hangs under candidate {parent_list[group]}, which is not selected: {selected}"
-            raise ContractBreach(BUILD, "selected_index", detail, request)
+            raise ContractBreach(BUILD, "selected_index", detail, request, rule="parent")
         parents.append(parent)
     return parents
 
@@ -235,7 +245,9 @@ def _packed_bytes(nodes: int) -> int:
 def _check_parents(parent_list: torch.Tensor, batch: int, topk: int, depth: int) -> None:
     """With one step there is no parent to read, and SGLang passes an empty tensor (of floats, up to 0.5.15)."""
     shape = tuple(parent_list.shape)
-    require(len(shape) == 2 and shape[0] == batch, BUILD, "parent_list", f"{shape}, expected {batch} rows")
+    require(
+        len(shape) == 2 and shape[0] == batch, BUILD, "parent_list", f"{shape}, expected {batch} rows", rule="shape"
+    )
     if depth > 1 or parent_list.numel():
         width = topk * (depth - 1) + 1 if depth > 1 else shape[1]
         check_long(BUILD, "parent_list", parent_list, (batch, width))
@@ -246,14 +258,26 @@ def _check_mask(tree_mask: torch.Tensor, lengths: list[int], nodes: int, mode: i
     require(mode in (FULL_MASK, QLEN_ONLY, QLEN_ONLY_BITPACKING), BUILD, "tree_mask_mode", f"is {mode}, expected 0..2")
     shape = tuple(tree_mask.shape)
     flat = tree_mask.dim() == 1 and tree_mask.is_contiguous()
-    require(flat, BUILD, "tree_mask", f"{shape} with strides {tree_mask.stride()}, expected flat and contiguous")
+    require(
+        flat,
+        BUILD,
+        "tree_mask",
+        f"{shape} with strides {tree_mask.stride()}, expected flat and contiguous",
+        rule="stride",
+    )
     cells = tree_mask.view(torch.uint8)
     if mode == FULL_MASK:
         needed, what = sum(nodes * (length + nodes) for length in lengths), f"{nodes} * sum(length + {nodes})"
     elif mode == QLEN_ONLY:
         needed, what = len(lengths) * nodes * nodes, f"{len(lengths)} * {nodes} * {nodes}"
     else:
-        require(nodes <= PACKED_DRAFT_TOKENS_MAX, BUILD, "draft_token_num", f"is {nodes}, a packed row has 32 bits")
+        require(
+            nodes <= PACKED_DRAFT_TOKENS_MAX,
+            BUILD,
+            "draft_token_num",
+            f"is {nodes}, a packed row has 32 bits",
+            rule="packed",
+        )
         size = _packed_bytes(nodes)
         needed, what = len(lengths) * nodes * size, f"{len(lengths)} * {nodes} rows of {size}"
     if cells.numel() < needed:

@@ -75,8 +75,8 @@ def flash_attn_with_kvcache(
         cache_leftpad=cache_leftpad,
         rotary_seqlens=rotary_seqlens,
     )
-    require(not only_qv or qv is not None, KVCACHE, "qv", "is None although only_qv is set")
-    require(only_qv or k_cache is not None, KVCACHE, "k_cache", "is None although only_qv is not set")
+    require(not only_qv or qv is not None, KVCACHE, "qv", "is None although only_qv is set", rule="missing")
+    require(only_qv or k_cache is not None, KVCACHE, "k_cache", "is None although only_qv is not set", rule="missing")
     contract.check_cache(q, None if only_qv else k_cache, v_cache, qv)
     cu_q, lengths, table = contract.check_rows(q, cache_seqlens, cu_seqlens_q, page_table, max_seqlen_q)
     if cu_seqlens_k_new is not None:
@@ -199,12 +199,22 @@ def get_scheduler_metadata(
     """
     lengths = contract.check_ints(SCHEDULER, "cache_seqlens", cache_seqlens, 1).tolist()
     given = len(lengths)
-    require(given == batch_size, SCHEDULER, "cache_seqlens", f"has {given} entries for batch_size {batch_size}")
+    require(
+        given == batch_size,
+        SCHEDULER,
+        "cache_seqlens",
+        f"has {given} entries for batch_size {batch_size}",
+        rule="entries",
+    )
     require(num_heads % num_heads_k == 0, SCHEDULER, "num_heads", f"{num_heads} is no multiple of {num_heads_k}")
     if cu_seqlens_q is not None:
         entries = len(contract.check_cumulative(SCHEDULER, "cu_seqlens_q", cu_seqlens_q))
         require(
-            entries == batch_size + 1, SCHEDULER, "cu_seqlens_q", f"has {entries} entries for {batch_size} requests"
+            entries == batch_size + 1,
+            SCHEDULER,
+            "cu_seqlens_q",
+            f"has {entries} entries for {batch_size} requests",
+            rule="entries",
         )
     for request, length in enumerate(lengths):
         if not 0 <= length <= max_seqlen_k:

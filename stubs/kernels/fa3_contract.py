@@ -29,7 +29,7 @@ def check_rules(function: str, rules: Rules, batch: int, heads: int, kv_heads: i
     for name, shape in expected.items():
         tensor = getattr(rules, name)
         if tensor is not None and tuple(tensor.shape) != shape:
-            raise ContractBreach(function, name, f"{tuple(tensor.shape)}, expected {shape}")
+            raise ContractBreach(function, name, f"{tuple(tensor.shape)}, expected {shape}", rule="shape")
 
 
 def check_ragged(
@@ -44,30 +44,50 @@ def check_ragged(
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         _check_packed(VARLEN, name, tensor, q.dtype)
     _check_heads(VARLEN, q, k.shape[1], k.shape[2])
-    require(k.shape[:2] == v.shape[:2], VARLEN, "v", f"{tuple(v.shape)} does not go with k {tuple(k.shape)}")
+    require(
+        k.shape[:2] == v.shape[:2], VARLEN, "v", f"{tuple(v.shape)} does not go with k {tuple(k.shape)}", rule="shape"
+    )
     if qv is not None:
         expected = (*q.shape[:2], v.shape[-1])
-        require(tuple(qv.shape) == expected, VARLEN, "qv", f"{tuple(qv.shape)}, expected {expected}")
+        require(tuple(qv.shape) == expected, VARLEN, "qv", f"{tuple(qv.shape)}, expected {expected}", rule="shape")
     cu_q = check_cumulative(VARLEN, "cu_seqlens_q", cu_seqlens_q)
     cu_k = check_cumulative(VARLEN, "cu_seqlens_k", cu_seqlens_k)
-    require(len(cu_q) == len(cu_k), VARLEN, "cu_seqlens_k", f"has {len(cu_k)} entries, cu_seqlens_q {len(cu_q)}")
+    require(
+        len(cu_q) == len(cu_k),
+        VARLEN,
+        "cu_seqlens_k",
+        f"has {len(cu_k)} entries, cu_seqlens_q {len(cu_q)}",
+        rule="entries",
+    )
     require(cu_q[-1] == q.shape[0], VARLEN, "cu_seqlens_q", f"ends at {cu_q[-1]}, q has {q.shape[0]} rows")
     require(cu_k[-1] == k.shape[0], VARLEN, "cu_seqlens_k", f"ends at {cu_k[-1]}, k has {k.shape[0]} rows")
     return cu_q, cu_k
 
 
 def _check_packed(function: str, name: str, tensor: torch.Tensor, dtype: torch.dtype) -> None:
-    require(tensor.dim() == 3, function, name, f"{tuple(tensor.shape)}, expected [rows, heads, head dim]")
-    require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1")
-    require(tensor.dtype == dtype, function, name, f"is {tensor.dtype}, q is {dtype}")
+    require(tensor.dim() == 3, function, name, f"{tuple(tensor.shape)}, expected [rows, heads, head dim]", rule="shape")
+    require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride")
+    require(tensor.dtype == dtype, function, name, f"is {tensor.dtype}, q is {dtype}", rule="dtype")
     # SGLang says so too, of a server whose one backend is fa3 (arg_groups/overrides.py).
-    require(dtype != torch.float8_e5m2, function, name, "is float8_e5m2; of fp8 FlashAttention 3 takes e4m3 alone")
+    require(
+        dtype != torch.float8_e5m2,
+        function,
+        name,
+        "is float8_e5m2; of fp8 FlashAttention 3 takes e4m3 alone",
+        rule="dtype",
+    )
 
 
 def _check_heads(function: str, q: torch.Tensor, kv_heads: int, head_dim: int) -> None:
     heads, width = q.shape[1], q.shape[2]
-    require(kv_heads > 0 and heads % kv_heads == 0, function, "q", f"{heads} heads is no multiple of {kv_heads}")
-    require(width == head_dim, function, "q", f"has head dim {width}, the keys {head_dim}")
+    require(
+        kv_heads > 0 and heads % kv_heads == 0,
+        function,
+        "q",
+        f"{heads} heads is no multiple of {kv_heads}",
+        rule="heads",
+    )
+    require(width == head_dim, function, "q", f"has head dim {width}, the keys {head_dim}", rule="head_dim")
 
 
 def check_cache(q: torch.Tensor, k_cache: torch.Tensor | None, v_cache: torch.Tensor, qv: torch.Tensor | None) -> None:
@@ -77,42 +97,48 @@ def check_cache(q: torch.Tensor, k_cache: torch.Tensor | None, v_cache: torch.Te
         if cache is None:
             continue
         shape = tuple(cache.shape)
-        require(cache.dim() == 4, KVCACHE, name, f"{shape}, expected [pages, page, kv heads, head dim]")
-        require(cache.stride(-1) == 1, KVCACHE, name, f"has last stride {cache.stride(-1)}, expected 1")
-        require(cache.dtype == q.dtype, KVCACHE, name, f"is {cache.dtype}, q is {q.dtype}")
+        require(cache.dim() == 4, KVCACHE, name, f"{shape}, expected [pages, page, kv heads, head dim]", rule="shape")
+        require(cache.stride(-1) == 1, KVCACHE, name, f"has last stride {cache.stride(-1)}, expected 1", rule="stride")
+        require(cache.dtype == q.dtype, KVCACHE, name, f"is {cache.dtype}, q is {q.dtype}", rule="dtype")
     if k_cache is not None:
         same = k_cache.shape[:3] == v_cache.shape[:3]
-        require(same, KVCACHE, "v_cache", f"{tuple(v_cache.shape)} does not go with k_cache {tuple(k_cache.shape)}")
+        require(
+            same,
+            KVCACHE,
+            "v_cache",
+            f"{tuple(v_cache.shape)} does not go with k_cache {tuple(k_cache.shape)}",
+            rule="shape",
+        )
         _check_heads(KVCACHE, q, k_cache.shape[2], k_cache.shape[3])
     if qv is not None:
         expected = (*q.shape[:2], v_cache.shape[-1])
-        require(tuple(qv.shape) == expected, KVCACHE, "qv", f"{tuple(qv.shape)}, expected {expected}")
+        require(tuple(qv.shape) == expected, KVCACHE, "qv", f"{tuple(qv.shape)}, expected {expected}", rule="shape")
         _check_packed(KVCACHE, "qv", qv, q.dtype)
 
 
 def check_ints(function: str, name: str, tensor: torch.Tensor | None, dims: int) -> torch.Tensor:
     if tensor is None:
-        raise ContractBreach(function, name, "is None")
-    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32")
-    require(tensor.dim() == dims, function, name, f"{tuple(tensor.shape)}, expected {dims} dimensions")
+        raise ContractBreach(function, name, "is None", rule="missing")
+    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32", rule="dtype")
+    require(tensor.dim() == dims, function, name, f"{tuple(tensor.shape)}, expected {dims} dimensions", rule="shape")
     dense = tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
-    require(dense, function, name, f"has last stride {tensor.stride(-1)}, expected 1")
+    require(dense, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride")
     return tensor
 
 
 def check_cumulative(function: str, name: str, tensor: torch.Tensor | None) -> list[int]:
     """A cumulative length array as a list: int32, from 0, never falling."""
     values: list[int] = check_ints(function, name, tensor, 1).tolist()
-    require(bool(values) and values[0] == 0, function, name, f"{values} does not start at 0")
+    require(bool(values) and values[0] == 0, function, name, f"{values} does not start at 0", rule="start")
     for request, (before, after) in enumerate(pairwise(values)):
         if after < before:
-            raise ContractBreach(function, name, f"falls from {before} to {after}", request)
+            raise ContractBreach(function, name, f"falls from {before} to {after}", request, rule="falls")
     return values
 
 
 def check_cover(function: str, name: str, most: int | None, counts: list[int]) -> None:
     if most is None:
-        raise ContractBreach(function, name, "is None")
+        raise ContractBreach(function, name, "is None", rule="missing")
     for request, count in enumerate(counts):
         if count > most:
             raise ContractBreach(function, name, f"{most} does not cover {count} rows", request)
@@ -130,14 +156,22 @@ def check_rows(
     cu_q = check_cumulative(KVCACHE, "cu_seqlens_q", cu_seqlens_q)
     table = check_ints(KVCACHE, "page_table", page_table, 2)
     batch = seqlens.shape[0]
-    require(len(cu_q) == batch + 1, KVCACHE, "cu_seqlens_q", f"has {len(cu_q)} entries for {batch} requests")
-    require(table.shape[0] == batch, KVCACHE, "page_table", f"has {table.shape[0]} rows for {batch} requests")
+    require(
+        len(cu_q) == batch + 1, KVCACHE, "cu_seqlens_q", f"has {len(cu_q)} entries for {batch} requests", rule="entries"
+    )
+    require(
+        table.shape[0] == batch,
+        KVCACHE,
+        "page_table",
+        f"has {table.shape[0]} rows for {batch} requests",
+        rule="entries",
+    )
     require(cu_q[-1] <= q.shape[0], KVCACHE, "cu_seqlens_q", f"ends at {cu_q[-1]}, q has {q.shape[0]} rows")
     check_cover(KVCACHE, "max_seqlen_q", max_seqlen_q, differences(cu_q))
     lengths: list[int] = seqlens.tolist()
     for request, length in enumerate(lengths):
         if length < 0:
-            raise ContractBreach(KVCACHE, "cache_seqlens", f"is {length}", request)
+            raise ContractBreach(KVCACHE, "cache_seqlens", f"is {length}", request, rule="negative")
     return cu_q, lengths, table
 
 
@@ -153,6 +187,7 @@ def check_cumulative_keys(cu_seqlens_k_new: torch.Tensor, lengths: list[int]) ->
         KVCACHE,
         "cu_seqlens_k_new",
         f"has {len(counts) + 1} entries for {len(lengths)} requests",
+        rule="entries",
     )
 
 
@@ -161,7 +196,13 @@ def check_schedule(schedule: torch.Tensor | None, batch: int) -> None:
         return
     check_ints(KVCACHE, "scheduler_metadata", schedule, 1)
     size, expected = schedule.shape[0], schedule_size(batch)
-    require(size == expected, KVCACHE, "scheduler_metadata", f"has {size} entries; {batch} requests need {expected}")
+    require(
+        size == expected,
+        KVCACHE,
+        "scheduler_metadata",
+        f"has {size} entries; {batch} requests need {expected}",
+        rule="entries",
+    )
 
 
 def check_causal(function: str, argument: str, causal: bool, counts: list[int], lengths: list[int]) -> None:
@@ -197,7 +238,7 @@ def check_pages(
     if bool(bad.any()):
         request, place = (int(value) for value in bad.nonzero()[0])
         detail = f"page id {int(ids[request, place])} at column {place}, expected 0..{pages - 1}"
-        raise ContractBreach(KVCACHE, "page_table", detail, request)
+        raise ContractBreach(KVCACHE, "page_table", detail, request, rule="id")
     return torch.where(read & ~((ids < 0) | (ids >= pages)), ids, 0)
 
 
@@ -207,7 +248,7 @@ def check_output(function: str, q: torch.Tensor, width: int, out: torch.Tensor |
     dtype = torch.bfloat16 if q.dtype.itemsize == 1 else q.dtype  # fp8 in, bfloat16 out
     if out is None:
         return torch.full(shape, float("nan"), dtype=dtype)
-    require(tuple(out.shape) == shape, function, "out", f"{tuple(out.shape)}, expected {shape}")
-    require(out.dtype == dtype, function, "out", f"is {out.dtype}, expected {dtype}")
-    require(out.stride(-1) == 1, function, "out", f"has last stride {out.stride(-1)}, expected 1")
+    require(tuple(out.shape) == shape, function, "out", f"{tuple(out.shape)}, expected {shape}", rule="shape")
+    require(out.dtype == dtype, function, "out", f"is {out.dtype}, expected {dtype}", rule="dtype")
+    require(out.stride(-1) == 1, function, "out", f"has last stride {out.stride(-1)}, expected 1", rule="stride")
     return out

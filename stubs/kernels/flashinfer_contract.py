@@ -18,15 +18,21 @@ def lengths_of(cumulative: list[int]) -> list[int]:
 
 def check_indptr(function: str, name: str, tensor: torch.Tensor, batch: int | None = None) -> list[int]:
     """A cumulative array as a list: int32 [batch + 1], from 0, never falling."""
-    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32")
-    require(tensor.dim() == 1, function, name, f"{tuple(tensor.shape)}, expected one dimension")
+    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32", rule="dtype")
+    require(tensor.dim() == 1, function, name, f"{tuple(tensor.shape)}, expected one dimension", rule="shape")
     values: list[int] = tensor.tolist()
-    require(bool(values) and values[0] == 0, function, name, f"{values} does not start at 0")
+    require(bool(values) and values[0] == 0, function, name, f"{values} does not start at 0", rule="start")
     for request, (before, after) in enumerate(pairwise(values)):
         if after < before:
-            raise ContractBreach(function, name, f"falls from {before} to {after}", request)
+            raise ContractBreach(function, name, f"falls from {before} to {after}", request, rule="falls")
     entries = len(values)
-    require(batch is None or entries == batch + 1, function, name, f"has {entries} entries for {batch} requests")
+    require(
+        batch is None or entries == batch + 1,
+        function,
+        name,
+        f"has {entries} entries for {batch} requests",
+        rule="entries",
+    )
     return values
 
 
@@ -42,21 +48,21 @@ def check_pages(
     require(page > 0, function, "page_size", f"is {page}")
     last_values = check_ints(function, names[2], last)
     cumulative = check_indptr(function, names[0], indptr, len(last_values))
-    require(indices.dtype == torch.int32, function, names[1], f"is {indices.dtype}, expected torch.int32")
-    require(indices.dim() == 1, function, names[1], f"{tuple(indices.shape)}, expected one dimension")
+    require(indices.dtype == torch.int32, function, names[1], f"is {indices.dtype}, expected torch.int32", rule="dtype")
+    require(indices.dim() == 1, function, names[1], f"{tuple(indices.shape)}, expected one dimension", rule="shape")
     held = indices.shape[0]
     require(held >= cumulative[-1], function, names[1], f"has {held} entries, {names[0]} ends at {cumulative[-1]}")
     counts = lengths_of(cumulative)
     for request, (pages, tokens) in enumerate(zip(counts, last_values, strict=True)):
         if pages and not 1 <= tokens <= page:
-            raise ContractBreach(function, names[2], f"is {tokens}, expected 1..{page}", request)
+            raise ContractBreach(function, names[2], f"is {tokens}, expected 1..{page}", request, rule="range")
     return [(pages - 1) * page + tokens if pages else 0 for pages, tokens in zip(counts, last_values, strict=True)]
 
 
 def check_ints(function: str, name: str, tensor: torch.Tensor) -> list[int]:
     """An int32 array of one dimension as a list."""
-    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32")
-    require(tensor.dim() == 1, function, name, f"{tuple(tensor.shape)}, expected one dimension")
+    require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32", rule="dtype")
+    require(tensor.dim() == 1, function, name, f"{tuple(tensor.shape)}, expected one dimension", rule="shape")
     values: list[int] = tensor.tolist()
     return values
 
@@ -72,7 +78,11 @@ def check_mask(function: str, mask: torch.Tensor, queries: list[int], keys: list
     It may be longer: SGLang hands in buffers sized by an upper bound.
     """
     require(
-        mask.dtype in (torch.bool, torch.uint8), function, "custom_mask", f"is {mask.dtype}, expected bool or uint8"
+        mask.dtype in (torch.bool, torch.uint8),
+        function,
+        "custom_mask",
+        f"is {mask.dtype}, expected bool or uint8",
+        rule="dtype",
     )
     cells, needed = mask.numel(), 0
     for request, (n, length) in enumerate(zip(queries, keys, strict=True)):
@@ -86,22 +96,28 @@ def check_query(
     function: str, q: torch.Tensor, rows: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> None:
     """q [rows, heads, head dim] as planned; fewer heads than planned are allowed, more are written past the plan."""
-    require(q.dim() == 3, function, "q", f"{tuple(q.shape)}, expected [rows, heads, head dim]")
+    require(q.dim() == 3, function, "q", f"{tuple(q.shape)}, expected [rows, heads, head dim]", rule="shape")
     given, width = q.shape[1], q.shape[2]
     require(q.shape[0] == rows, function, "q", f"has {q.shape[0]} rows, qo_indptr ends at {rows}")
-    require(given <= heads, function, "q", f"has {given} heads, planned for {heads}")
-    require(given % kv_heads == 0, function, "q", f"{given} heads is no multiple of {kv_heads}")
-    require(width == head_dim, function, "q", f"has head dim {width}, planned for {head_dim}")
-    require(q.dtype == dtype, function, "q", f"is {q.dtype}, planned for {dtype}")
-    require(q.stride(-1) == 1, function, "q", f"has last stride {q.stride(-1)}, expected 1")
+    require(given <= heads, function, "q", f"has {given} heads, planned for {heads}", rule="heads")
+    require(given % kv_heads == 0, function, "q", f"{given} heads is no multiple of {kv_heads}", rule="heads")
+    require(width == head_dim, function, "q", f"has head dim {width}, planned for {head_dim}", rule="head_dim")
+    require(q.dtype == dtype, function, "q", f"is {q.dtype}, planned for {dtype}", rule="dtype")
+    require(q.stride(-1) == 1, function, "q", f"has last stride {q.stride(-1)}, expected 1", rule="stride")
 
 
 def check_keys(function: str, name: str, tensor: torch.Tensor, trailing: tuple[int, ...], dtype: torch.dtype) -> None:
     """A cache or packed keys: the dimensions behind the first as planned."""
     shape = tuple(tensor.shape)
-    require(shape[1:] == trailing, function, name, f"{shape}, planned for (any, {', '.join(map(str, trailing))})")
-    require(tensor.dtype == dtype, function, name, f"is {tensor.dtype}, planned for {dtype}")
-    require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1")
+    require(
+        shape[1:] == trailing,
+        function,
+        name,
+        f"{shape}, planned for (any, {', '.join(map(str, trailing))})",
+        rule="shape",
+    )
+    require(tensor.dtype == dtype, function, name, f"is {tensor.dtype}, planned for {dtype}", rule="dtype")
+    require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride")
 
 
 def check_ids(function: str, name: str, indices: torch.Tensor, cumulative: list[int], pages: int) -> None:
@@ -112,7 +128,7 @@ def check_ids(function: str, name: str, indices: torch.Tensor, cumulative: list[
         place = int(bad[0])
         request = next(row for row, end in enumerate(cumulative[1:]) if place < end)
         detail = f"page id {int(used[place])} at {place - cumulative[request]}, expected 0..{pages - 1}"
-        raise ContractBreach(function, name, detail, request)
+        raise ContractBreach(function, name, detail, request, rule="id")
 
 
 def check_same(function: str, name: str, host: list[int], device: torch.Tensor) -> None:
@@ -121,7 +137,11 @@ def check_same(function: str, name: str, host: list[int], device: torch.Tensor) 
     if found == host:
         return
     require(
-        len(found) == len(host), function, name, f"has {len(found)} entries on the device, {len(host)} were planned"
+        len(found) == len(host),
+        function,
+        name,
+        f"has {len(found)} entries on the device, {len(host)} were planned",
+        rule="entries",
     )
     place = next(at for at, (one, other) in enumerate(zip(host, found, strict=True)) if one != other)
     detail = f"is {found[place]} at {place} on the device, {host[place]} was planned"
@@ -153,12 +173,14 @@ def check_window(function: str, window: int, free: torch.Tensor, limited: torch.
 def check_merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> None:
     """Two outputs [T, H, D] and their LSE [T, H], dense, in one launchable block a token."""
     function = "merge_state"
-    require(v_a.dim() == 3, function, "v_a", f"{tuple(v_a.shape)}, expected [tokens, heads, head dim]")
+    require(v_a.dim() == 3, function, "v_a", f"{tuple(v_a.shape)}, expected [tokens, heads, head dim]", rule="shape")
     shapes = {"v_a": v_a.shape, "s_a": v_a.shape[:2], "v_b": v_a.shape, "s_b": v_a.shape[:2]}
     for (name, shape), tensor in zip(shapes.items(), (v_a, s_a, v_b, s_b), strict=True):
-        require(tensor.shape == shape, function, name, f"{tuple(tensor.shape)}, expected {tuple(shape)}")
-        require(tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous")
-    require(v_b.dtype == v_a.dtype, function, "v_b", f"is {v_b.dtype}, v_a is {v_a.dtype}")
+        require(tensor.shape == shape, function, name, f"{tuple(tensor.shape)}, expected {tuple(shape)}", rule="shape")
+        require(
+            tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous", rule="stride"
+        )
+    require(v_b.dtype == v_a.dtype, function, "v_b", f"is {v_b.dtype}, v_a is {v_a.dtype}", rule="dtype")
     heads, width = v_a.shape[1:]
     threads = heads * (width // max(PACK_BYTES // v_a.element_size(), width // WARP))
     fits = threads <= MERGE_THREADS_MAX

@@ -70,7 +70,9 @@ class PlannedLatent:
         """
         named = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_len_arr": kv_lengths}
         for name, tensor in named.items():
-            require(tensor.device.type == "cpu", PLAN, name, f"is on {tensor.device}, expected on the host")
+            require(
+                tensor.device.type == "cpu", PLAN, name, f"is on {tensor.device}, expected on the host", rule="device"
+            )
         lengths = contract.check_ints(PLAN, "kv_len_arr", kv_lengths)
         queries = contract.check_indptr(PLAN, "qo_indptr", qo_indptr, len(lengths))
         pages = contract.check_indptr(PLAN, "kv_indptr", kv_indptr, len(lengths))
@@ -83,6 +85,7 @@ class PlannedLatent:
             PLAN,
             "kv_len_arr",
             f"has {len(lengths)} entries, the graph's buffers are for {fixed}",
+            rule="entries",
         )
         rows = zip(contract.lengths_of(queries), contract.lengths_of(pages), lengths, strict=True)
         for request, (count, held, length) in enumerate(rows):
@@ -108,7 +111,13 @@ class BatchMLAPagedAttentionWrapper:
         backend: str = "auto",
     ) -> None:
         bytes_ = float_workspace_buffer.dtype in (torch.uint8, torch.int8)
-        require(bytes_, NAME, "float_workspace_buffer", f"is {float_workspace_buffer.dtype}, expected uint8 or int8")
+        require(
+            bytes_,
+            NAME,
+            "float_workspace_buffer",
+            f"is {float_workspace_buffer.dtype}, expected uint8 or int8",
+            rule="dtype",
+        )
         self.device = float_workspace_buffer.device
         self._float_workspace_buffer = float_workspace_buffer
         self._int_workspace_buffer = torch.empty(0, dtype=torch.uint8, device=self.device)
@@ -134,12 +143,18 @@ class BatchMLAPagedAttentionWrapper:
         entries = {}
         for name, buffer in bound.items():
             if buffer is None:
-                raise ContractBreach(NAME, name, "is no tensor in graph mode")
-            require(buffer.dtype == torch.int32, NAME, name, f"is {buffer.dtype}, expected torch.int32")
+                raise ContractBreach(NAME, name, "is no tensor in graph mode", rule="missing")
+            require(buffer.dtype == torch.int32, NAME, name, f"is {buffer.dtype}, expected torch.int32", rule="dtype")
             entries[name] = len(buffer)
         batch = entries["kv_len_arr"]
         for name in ("qo_indptr", "kv_indptr"):
-            require(entries[name] == batch + 1, NAME, name, f"has {entries[name]} entries for {batch} requests")
+            require(
+                entries[name] == batch + 1,
+                NAME,
+                name,
+                f"has {entries[name]} entries for {batch} requests",
+                rule="entries",
+            )
 
     def plan(
         self,
@@ -162,8 +177,20 @@ class BatchMLAPagedAttentionWrapper:
         Raises ContractBreach.
         """
         require_absent(PLAN, use_profiler=use_profiler or None)
-        require(kv_indices.dtype == torch.int32, PLAN, "kv_indices", f"is {kv_indices.dtype}, expected torch.int32")
-        require(kv_indices.dim() == 1, PLAN, "kv_indices", f"{tuple(kv_indices.shape)}, expected one dimension")
+        require(
+            kv_indices.dtype == torch.int32,
+            PLAN,
+            "kv_indices",
+            f"is {kv_indices.dtype}, expected torch.int32",
+            rule="dtype",
+        )
+        require(
+            kv_indices.dim() == 1,
+            PLAN,
+            "kv_indices",
+            f"{tuple(kv_indices.shape)}, expected one dimension",
+            rule="shape",
+        )
         end, held = int(kv_indptr[-1]), len(kv_indices)
         require(held >= end, PLAN, "kv_indices", f"has {held} entries, kv_indptr ends at {end}")
         geometry = LatentGeometry(head_dim_ckv, head_dim_kpe, page_size, q_data_type, kv_data_type)
@@ -187,7 +214,7 @@ class BatchMLAPagedAttentionWrapper:
         assert self._qo_indptr_buf is not None and self._kv_indptr_buf is not None
         assert self._kv_indices_buf is not None and self._kv_len_arr_buf is not None
         held, room = len(kv_indices), len(self._kv_indices_buf)
-        require(held <= room, PLAN, "kv_indices", f"has {held} entries, its buffer {room}")
+        require(held <= room, PLAN, "kv_indices", f"has {held} entries, its buffer {room}", rule="room")
         self._qo_indptr_buf.copy_(qo_indptr)
         self._kv_indptr_buf.copy_(kv_indptr)
         self._kv_indices_buf[:held].copy_(kv_indices)

@@ -77,12 +77,22 @@ class PlannedKernel:
             ("kv_indptr_host", kv_indptr),
             ("kv_lens_host", kv_lengths),
         ):
-            require(tensor.device.type == "cpu", self.function, name, f"is on {tensor.device}, expected on the host")
+            require(
+                tensor.device.type == "cpu",
+                self.function,
+                name,
+                f"is on {tensor.device}, expected on the host",
+                rule="device",
+            )
         queries = contract.check_indptr(self.function, "qo_indptr_host", qo_indptr, batch)
         pages = contract.check_indptr(self.function, "kv_indptr_host", kv_indptr, batch)
         lengths = contract.check_ints(self.function, "kv_lens_host", kv_lengths)
         require(
-            len(lengths) == batch, self.function, "kv_lens_host", f"has {len(lengths)} entries for {batch} requests"
+            len(lengths) == batch,
+            self.function,
+            "kv_lens_host",
+            f"has {len(lengths)} entries for {batch} requests",
+            rule="entries",
         )
         size = self.geometry.page_size
         for request, (held, length) in enumerate(zip(contract.lengths_of(pages), lengths, strict=True)):
@@ -127,7 +137,11 @@ def unpack_mask(
     seen = torch.zeros(len(queries), max(queries, default=0), max(keys, default=0), dtype=torch.bool)
     firsts = contract.check_ints(function, "mask_indptr", starts)
     require(
-        len(firsts) > len(queries), function, "mask_indptr", f"has {len(firsts)} entries for {len(queries)} requests"
+        len(firsts) > len(queries),
+        function,
+        "mask_indptr",
+        f"has {len(firsts)} entries for {len(queries)} requests",
+        rule="entries",
     )
     bits = packed.cpu().numpy()
     for request, (n, length) in enumerate(zip(queries, keys, strict=True)):

@@ -50,13 +50,25 @@ class PagedWrapper:
     def _bind(self, **buffers: torch.Tensor | None) -> None:
         """Take the buffers that a graph will read; ``None`` is refused."""
         for name, buffer in buffers.items():
-            require(isinstance(buffer, torch.Tensor), type(self).__name__, name, "is no tensor in graph mode")
+            require(
+                isinstance(buffer, torch.Tensor),
+                type(self).__name__,
+                name,
+                "is no tensor in graph mode",
+                rule="missing",
+            )
             setattr(self, f"_{name}", buffer)
         assert self._paged_kv_indptr_buf is not None and self._paged_kv_last_page_len_buf is not None
         self._fixed_batch_size = len(self._paged_kv_last_page_len_buf)
         entries, name = len(self._paged_kv_indptr_buf), "paged_kv_indptr_buf"
         expected = self._fixed_batch_size + 1
-        require(entries == expected, type(self).__name__, name, f"has {entries} entries, expected {expected}")
+        require(
+            entries == expected,
+            type(self).__name__,
+            name,
+            f"has {entries} entries, expected {expected}",
+            rule="entries",
+        )
 
     def _compile(self, geometry: Geometry) -> PlannedKernel:
         """The kernel for ``geometry``; one that is bound to a graph stays the same object."""
@@ -70,10 +82,22 @@ class PagedWrapper:
         """What was fixed when the graph's buffers were bound or first planned."""
         assert self._paged_kv_indices_buf is not None
         fixed, most, room = self._fixed_batch_size, self._max_total_num_rows, len(self._paged_kv_indices_buf)
-        require(batch == fixed, function, "paged_kv_last_page_len", f"has {batch} entries, the graph is for {fixed}")
-        require(most is None or rows <= most, function, "qo_indptr", f"ends at {rows}, first planned were {most} rows")
+        require(
+            batch == fixed,
+            function,
+            "paged_kv_last_page_len",
+            f"has {batch} entries, the graph is for {fixed}",
+            rule="entries",
+        )
+        require(
+            most is None or rows <= most,
+            function,
+            "qo_indptr",
+            f"ends at {rows}, first planned were {most} rows",
+            rule="end",
+        )
         held = len(indices)
-        require(held <= room, function, "paged_kv_indices", f"has {held} entries, its buffer {room}")
+        require(held <= room, function, "paged_kv_indices", f"has {held} entries, its buffer {room}", rule="room")
         self._max_total_num_rows = rows if most is None else most
 
     def _fill(self, name: str, value: torch.Tensor) -> None:
@@ -119,7 +143,7 @@ class PagedWrapper:
 def check_workspace(function: str, workspace: torch.Tensor, kv_layout: str) -> None:
     """Bytes to work in, and a layout there is."""
     bytes_ = workspace.dtype in (torch.uint8, torch.int8)
-    require(bytes_, function, "float_workspace_buffer", f"is {workspace.dtype}, expected uint8 or int8")
+    require(bytes_, function, "float_workspace_buffer", f"is {workspace.dtype}, expected uint8 or int8", rule="dtype")
     require(kv_layout in ("NHD", "HND"), function, "kv_layout", f"is {kv_layout!r}, expected NHD or HND")
 
 
@@ -132,12 +156,20 @@ def unpack_cache(function: str, cache: KVCache, kv_layout: str) -> tuple[torch.T
         pair = cache
     else:
         halves = cache.dim() == 5 and cache.shape[1] == 2
-        require(halves, function, "paged_kv_cache", f"{tuple(cache.shape)}, expected [pages, 2, ...] or a pair")
+        require(
+            halves,
+            function,
+            "paged_kv_cache",
+            f"{tuple(cache.shape)}, expected [pages, 2, ...] or a pair",
+            rule="shape",
+        )
         pair = cache[:, 0], cache[:, 1]
     views = []
     for name, tensor in zip(("k_cache", "v_cache"), pair, strict=True):
         shape = tuple(tensor.shape)
-        require(tensor.dim() in (3, 4), function, name, f"{shape}, expected [pages, page, kv heads, head dim]")
+        require(
+            tensor.dim() in (3, 4), function, name, f"{shape}, expected [pages, page, kv heads, head dim]", rule="shape"
+        )
         paged = tensor.unsqueeze(1 if kv_layout == "NHD" else 2) if tensor.dim() == 3 else tensor
         views.append(paged if kv_layout == "NHD" else paged.transpose(1, 2))
     return views[0], views[1]

@@ -84,7 +84,7 @@ def flash_mla_with_kvcache(
     lengths = check_counts(DECODE, "cache_seqlens", cache_seqlens)
     batch, rows, heads, width = q.shape
     held = len(lengths)
-    require(held == batch, DECODE, "cache_seqlens", f"has {held} entries for {batch} requests")
+    require(held == batch, DECODE, "cache_seqlens", f"has {held} entries for {batch} requests", rule="entries")
     contract.check_schedule(DECODE, schedule, splits, lengths, rows * heads)
     if causal:
         contract.check_causal(DECODE, rows, lengths)
@@ -106,5 +106,5 @@ def _scheduled(
     splits = given.num_splits if isinstance(given, FlashMLASchedMeta) else num_splits
     if schedule is None or splits is None:
         missing = "tile_scheduler_metadata" if schedule is None else "num_splits"
-        raise ContractBreach(DECODE, missing, "is not there")
+        raise ContractBreach(DECODE, missing, "is not there", rule="missing")
     return schedule, splits

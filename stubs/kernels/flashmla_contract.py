@@ -44,14 +44,16 @@ def schedule_of(lengths: list[int], rows: int) -> tuple[list[list[int]], list[in
 def check_cache(function: str, q: torch.Tensor, cache: torch.Tensor, head_dim_v: int) -> None:
     """q [B, n, heads, D] over rows [pages, 64, 1, D], of which the first ``head_dim_v`` columns are the value."""
     shape = tuple(q.shape)
-    require(q.dim() == 4, function, "q", f"{shape}, expected [requests, rows, heads, head dim]")
+    require(q.dim() == 4, function, "q", f"{shape}, expected [requests, rows, heads, head dim]", rule="shape")
     width, shape = shape[3], tuple(cache.shape)
     fits = cache.dim() == 4 and shape[2:] == (1, width)
-    require(fits, function, "k_cache", f"{shape}, expected [pages, {PAGE}, 1, {width}]")
-    require(shape[1] == PAGE, function, "k_cache", f"has pages of {shape[1]}, expected {PAGE}")
-    require(cache.dtype == q.dtype, function, "k_cache", f"is {cache.dtype}, q is {q.dtype}")
+    require(fits, function, "k_cache", f"{shape}, expected [pages, {PAGE}, 1, {width}]", rule="shape")
+    require(shape[1] == PAGE, function, "k_cache", f"has pages of {shape[1]}, expected {PAGE}", rule="page")
+    require(cache.dtype == q.dtype, function, "k_cache", f"is {cache.dtype}, q is {q.dtype}", rule="dtype")
     for name, tensor in (("q", q), ("k_cache", cache)):
-        require(tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1")
+        require(
+            tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride"
+        )
     require(0 < head_dim_v <= width, function, "head_dim_v", f"is {head_dim_v}, expected 1..{width}")
 
 
@@ -62,15 +64,17 @@ def check_schedule(function: str, schedule: torch.Tensor, splits: torch.Tensor, 
     """
     given = {"tile_scheduler_metadata": schedule, "num_splits": splits}
     for name, tensor in given.items():
-        require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32")
-        require(tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous")
+        require(tensor.dtype == torch.int32, function, name, f"is {tensor.dtype}, expected torch.int32", rule="dtype")
+        require(
+            tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous", rule="stride"
+        )
     parts, expected_splits = schedule_of(lengths, rows)
     shape, wanted = tuple(schedule.shape), (len(parts), COLUMNS)
     detail = f"{shape}, expected {wanted} for {rows} query rows times heads"
-    require(shape == wanted, function, "tile_scheduler_metadata", detail)
+    require(shape == wanted, function, "tile_scheduler_metadata", detail, rule="shape")
     found: list[int] = splits.tolist()
     entries, batch = len(found), len(lengths)
-    require(entries == batch + 1, function, "num_splits", f"has {entries} entries for {batch} requests")
+    require(entries == batch + 1, function, "num_splits", f"has {entries} entries for {batch} requests", rule="entries")
     for request, (one, other) in enumerate(zip(found[1:], expected_splits[1:], strict=True)):
         if one != other:
             detail = f"ends at {one}, expected {other} for {lengths[request]} keys: made for other lengths"

@@ -13,9 +13,9 @@ def check_query(
     """q [rows, *trailing], dense along its last dimension; of ``dtype``, where one was planned."""
     shape = tuple(q.shape)
     wanted = ", ".join(map(str, trailing))
-    require(shape[1:] == trailing, function, argument, f"{shape}, expected [rows, {wanted}]")
-    require(q.stride(-1) == 1, function, argument, f"has last stride {q.stride(-1)}, expected 1")
-    require(dtype is None or q.dtype == dtype, function, argument, f"is {q.dtype}, expected {dtype}")
+    require(shape[1:] == trailing, function, argument, f"{shape}, expected [rows, {wanted}]", rule="shape")
+    require(q.stride(-1) == 1, function, argument, f"has last stride {q.stride(-1)}, expected 1", rule="stride")
+    require(dtype is None or q.dtype == dtype, function, argument, f"is {q.dtype}, expected {dtype}", rule="dtype")
 
 
 def check_rows(
@@ -24,9 +24,11 @@ def check_rows(
     """A cache [pages, page, width] of latent rows; pages may lie apart, a row is dense."""
     shape = tuple(cache.shape)
     fits = cache.dim() == 3 and shape[1:] == (page, width)
-    require(fits, function, argument, f"{shape}, expected [pages, {page}, {width}]")
-    require(cache.stride(-1) == 1, function, argument, f"has last stride {cache.stride(-1)}, expected 1")
-    require(dtype is None or cache.dtype == dtype, function, argument, f"is {cache.dtype}, expected {dtype}")
+    require(fits, function, argument, f"{shape}, expected [pages, {page}, {width}]", rule="shape")
+    require(cache.stride(-1) == 1, function, argument, f"has last stride {cache.stride(-1)}, expected 1", rule="stride")
+    require(
+        dtype is None or cache.dtype == dtype, function, argument, f"is {cache.dtype}, expected {dtype}", rule="dtype"
+    )
 
 
 def check_output(function: str, out: torch.Tensor | None, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
@@ -34,6 +36,6 @@ def check_output(function: str, out: torch.Tensor | None, shape: tuple[int, ...]
     if out is None:
         return torch.full(shape, float("nan"), dtype=like.dtype, device=like.device)
     given = tuple(out.shape)
-    require(given == shape, function, "out", f"{given}, expected {shape}")
-    require(out.dtype == like.dtype, function, "out", f"is {out.dtype}, expected {like.dtype}")
+    require(given == shape, function, "out", f"{given}, expected {shape}", rule="shape")
+    require(out.dtype == like.dtype, function, "out", f"is {out.dtype}, expected {like.dtype}", rule="dtype")
     return out

@@ -26,7 +26,7 @@ def merge_state_v2(
     both are -inf the answer is NaN. Raises ContractBreach. Source: SGLang's call sites (flashattention_backend.py,
     merge_state.py) and sgl_kernel's published wrapper; not checked against the compiled kernel.
     """
-    require(v_a.dim() == 3, MERGE, "v_a", f"{tuple(v_a.shape)}, expected [tokens, heads, head dim]")
+    require(v_a.dim() == 3, MERGE, "v_a", f"{tuple(v_a.shape)}, expected [tokens, heads, head dim]", rule="shape")
     expected = {"v_a": v_a.shape, "v_b": v_a.shape, "v_merged": v_a.shape}
     expected |= dict.fromkeys(("s_a", "s_b", "s_merged"), v_a.shape[:2])
     given = {"v_a": v_a, "s_a": s_a, "v_b": v_b, "s_b": s_b, "v_merged": v_merged, "s_merged": s_merged}
@@ -34,13 +34,21 @@ def merge_state_v2(
         if tensor is None:
             continue
         shape = tuple(expected[name])
-        require(tuple(tensor.shape) == shape, MERGE, name, f"{tuple(tensor.shape)}, expected {shape}")
-        require(tensor.is_contiguous(), MERGE, name, f"has strides {tensor.stride()}, expected contiguous")
+        require(tuple(tensor.shape) == shape, MERGE, name, f"{tuple(tensor.shape)}, expected {shape}", rule="shape")
+        require(
+            tensor.is_contiguous(), MERGE, name, f"has strides {tensor.stride()}, expected contiguous", rule="stride"
+        )
         if name.startswith("v_"):
-            require(tensor.dtype == v_a.dtype, MERGE, name, f"is {tensor.dtype}, v_a is {v_a.dtype}")
+            require(tensor.dtype == v_a.dtype, MERGE, name, f"is {tensor.dtype}, v_a is {v_a.dtype}", rule="dtype")
     pack = PACK_BYTES // v_a.element_size()
     width = v_a.shape[2]
-    require(width % pack == 0, MERGE, "v_a", f"has head dim {width}, expected a multiple of {pack} for {v_a.dtype}")
+    require(
+        width % pack == 0,
+        MERGE,
+        "v_a",
+        f"has head dim {width}, expected a multiple of {pack} for {v_a.dtype}",
+        rule="dtype",
+    )
 
     lse_a, lse_b = (torch.where(lse == float("inf"), float("-inf"), lse.float()) for lse in (s_a, s_b))
     most = torch.maximum(lse_a, lse_b)

@@ -34,9 +34,17 @@ def reconstruct_indices_from_tree_mask(
     """
     batch, nodes = int(batch_size), int(draft_token_num)
     require(0 < nodes <= DRAFT_TOKENS_MAX, READ, "draft_token_num", f"is {nodes}, expected 1..{DRAFT_TOKENS_MAX}")
-    require(tree_mask.element_size() == 1, READ, "tree_mask", f"is {tree_mask.dtype}, expected a byte a cell")
-    require(tree_mask.dim() == 1, READ, "tree_mask", f"has {tree_mask.dim()} dimensions, expected 1")
-    require(tree_mask.is_contiguous(), READ, "tree_mask", f"has strides {tree_mask.stride()}, expected contiguous")
+    require(
+        tree_mask.element_size() == 1, READ, "tree_mask", f"is {tree_mask.dtype}, expected a byte a cell", rule="dtype"
+    )
+    require(tree_mask.dim() == 1, READ, "tree_mask", f"has {tree_mask.dim()} dimensions, expected 1", rule="shape")
+    require(
+        tree_mask.is_contiguous(),
+        READ,
+        "tree_mask",
+        f"has strides {tree_mask.stride()}, expected contiguous",
+        rule="stride",
+    )
     cells = tree_mask.numel()
     require(cells >= batch * nodes * nodes, READ, "tree_mask", f"has {cells} cells, expected {batch * nodes * nodes}")
     check_long(READ, "verified_seq_len", verified_seq_len, (batch,))

@@ -105,7 +105,9 @@ def trtllm_batch_context_with_kv_cache(
     contract.check_workspace(CONTEXT, workspace_buffer)
     lengths = contract.check_lengths(CONTEXT, seq_lens, max_kv_len, "max_kv_len")
     given = len(lengths)
-    require(given == batch_size, CONTEXT, "seq_lens", f"has {given} entries for batch_size {batch_size}")
+    require(
+        given == batch_size, CONTEXT, "seq_lens", f"has {given} entries for batch_size {batch_size}", rule="entries"
+    )
     rows = contract.check_queries(CONTEXT, query, cum_seq_lens_q, batch_size, max_q_len)
     contract.check_cumulative_keys(CONTEXT, cum_seq_lens_kv, lengths)
     contract.check_counters(CONTEXT, multi_ctas_kv_counter_buffer, batch_size, query.shape[1])
@@ -128,7 +130,7 @@ def get_trtllm_gen_multi_ctas_kv_counter_bytes(batch_size: int, num_qo_heads: in
 def _even_rows(query: torch.Tensor, batch: int, q_len_per_req: int | None) -> list[int]:
     """Cumulative rows where every request has as many."""
     if q_len_per_req is None:
-        raise ContractBreach(DECODE, "q_len_per_req", "is None, and so is cum_seq_lens_q")
+        raise ContractBreach(DECODE, "q_len_per_req", "is None, and so is cum_seq_lens_q", rule="missing")
     held, width = query.shape[0], int(q_len_per_req)
     require(held == batch * width, DECODE, "query", f"has {held} rows for {batch} requests of {width}")
     return list(range(0, batch * width + 1, width))
@@ -141,7 +143,9 @@ def _unpack(function: str, cache: KVCache, kv_layout: str) -> tuple[torch.Tensor
         k_cache, v_cache = cache
     else:
         halves = cache.dim() == 5 and cache.shape[1] in (1, 2)
-        require(halves, function, "kv_cache", f"{tuple(cache.shape)}, expected [pages, 1 or 2, ...] or a pair")
+        require(
+            halves, function, "kv_cache", f"{tuple(cache.shape)}, expected [pages, 1 or 2, ...] or a pair", rule="shape"
+        )
         k_cache, v_cache = cache[:, 0], cache[:, -1]
     if kv_layout == "NHD":
         return k_cache.transpose(-3, -2), v_cache.transpose(-3, -2)

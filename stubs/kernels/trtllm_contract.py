@@ -22,21 +22,33 @@ def counter_bytes(batch: int, heads: int, sm_count: int) -> int:
 
 def check_cache(function: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
     """q [rows, heads, D] and caches [pages, kv heads, page, D]; strided views are allowed but in the last dimension."""
-    require(q.dim() == 3, function, "query", f"{tuple(q.shape)}, expected [rows, heads, head dim]")
-    require(q.stride(-1) == 1, function, "query", f"has last stride {q.stride(-1)}, expected 1")
+    require(q.dim() == 3, function, "query", f"{tuple(q.shape)}, expected [rows, heads, head dim]", rule="shape")
+    require(q.stride(-1) == 1, function, "query", f"has last stride {q.stride(-1)}, expected 1", rule="stride")
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         shape = tuple(cache.shape)
-        require(cache.dim() == 4, function, name, f"{shape}, expected [pages, kv heads, page, head dim]")
-        require(cache.stride(-1) == 1, function, name, f"has last stride {cache.stride(-1)}, expected 1")
+        require(cache.dim() == 4, function, name, f"{shape}, expected [pages, kv heads, page, head dim]", rule="shape")
+        require(cache.stride(-1) == 1, function, name, f"has last stride {cache.stride(-1)}, expected 1", rule="stride")
     shapes = tuple(k_cache.shape), tuple(v_cache.shape)
-    require(shapes[0][:3] == shapes[1][:3], function, "v_cache", f"{shapes[1]} does not go with k_cache {shapes[0]}")
-    require(k_cache.dtype == v_cache.dtype, function, "v_cache", f"is {v_cache.dtype}, k_cache is {k_cache.dtype}")
+    require(
+        shapes[0][:3] == shapes[1][:3],
+        function,
+        "v_cache",
+        f"{shapes[1]} does not go with k_cache {shapes[0]}",
+        rule="shape",
+    )
+    require(
+        k_cache.dtype == v_cache.dtype,
+        function,
+        "v_cache",
+        f"is {v_cache.dtype}, k_cache is {k_cache.dtype}",
+        rule="dtype",
+    )
     same = k_cache.dtype == q.dtype or k_cache.dtype.itemsize == 1
-    require(same, function, "k_cache", f"is {k_cache.dtype}, query is {q.dtype}")
+    require(same, function, "k_cache", f"is {k_cache.dtype}, query is {q.dtype}", rule="dtype")
     heads, kv_heads = q.shape[1], k_cache.shape[1]
-    require(heads % kv_heads == 0, function, "query", f"{heads} heads is no multiple of {kv_heads}")
+    require(heads % kv_heads == 0, function, "query", f"{heads} heads is no multiple of {kv_heads}", rule="heads")
     width, keys = q.shape[2], k_cache.shape[3]
-    require(width == keys, function, "query", f"has head dim {width}, the keys {keys}")
+    require(width == keys, function, "query", f"has head dim {width}, the keys {keys}", rule="head_dim")
 
 
 def check_lengths(function: str, seq_lens: torch.Tensor, most: int, argument: str) -> list[int]:
@@ -51,16 +63,18 @@ def check_lengths(function: str, seq_lens: torch.Tensor, most: int, argument: st
 def check_counts(function: str, name: str, tensor: torch.Tensor) -> list[int]:
     """A dense int32 array of one dimension, nowhere negative, as a list."""
     counts = check_ints(function, name, tensor)
-    require(tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous")
+    require(
+        tensor.is_contiguous(), function, name, f"has strides {tensor.stride()}, expected contiguous", rule="stride"
+    )
     for request, count in enumerate(counts):
         if count < 0:
-            raise ContractBreach(function, name, f"is {count}", request)
+            raise ContractBreach(function, name, f"is {count}", request, rule="negative")
     return counts
 
 
 def check_workspace(function: str, workspace: torch.Tensor) -> None:
     bytes_ = workspace.dtype in (torch.uint8, torch.int8)
-    require(bytes_, function, "workspace_buffer", f"is {workspace.dtype}, expected uint8 or int8")
+    require(bytes_, function, "workspace_buffer", f"is {workspace.dtype}, expected uint8 or int8", rule="dtype")
     require(workspace.numel() > 0, function, "workspace_buffer", "is empty")
 
 
@@ -71,7 +85,7 @@ def check_counters(function: str, counters: torch.Tensor | None, batch: int, hea
     name, size, needed = "multi_ctas_kv_counter_buffer", counters.numel(), counter_bytes(batch, heads, SM_COUNT)
     size *= counters.element_size()
     require(size >= needed, function, name, f"has {size} bytes, {batch} requests of {heads} heads take {needed}")
-    require(not bool(counters.any()), function, name, "is not zero on entry")
+    require(not bool(counters.any()), function, name, "is not zero on entry", rule="content")
 
 
 def check_table(
@@ -90,11 +104,11 @@ def check_table(
 
 def check_rows(function: str, name: str, table: torch.Tensor, batch: int) -> None:
     """A table of page ids: int32 [batch, pages], a request's ids side by side."""
-    require(table.dtype == torch.int32, function, name, f"is {table.dtype}, expected torch.int32")
+    require(table.dtype == torch.int32, function, name, f"is {table.dtype}, expected torch.int32", rule="dtype")
     shape = tuple(table.shape)
-    require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]")
+    require(table.dim() == 2 and shape[0] == batch, function, name, f"{shape}, expected [{batch}, pages]", rule="shape")
     dense = shape[1] <= 1 or table.stride(-1) == 1
-    require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1")
+    require(dense, function, name, f"has last stride {table.stride(-1)}, expected 1", rule="stride")
 
 
 def check_ids(
@@ -119,7 +133,7 @@ def check_ids(
     if bool((read & wrong).any()):
         request, place = (int(value) for value in (read & wrong).nonzero()[0])
         detail = f"page id {int(ids[request, place])} at column {place}, expected 0..{pages - 1}"
-        raise ContractBreach(function, name, detail, request)
+        raise ContractBreach(function, name, detail, request, rule="id")
     return torch.where(read, ids, 0)
 
 
@@ -173,6 +187,6 @@ def check_output(
     shape, dtype = (*q.shape[:2], width), out_dtype or (q.dtype if out is None else out.dtype)
     if out is None:
         return torch.full(shape, float("nan"), dtype=dtype, device=q.device)
-    require(tuple(out.shape) == shape, function, "out", f"{tuple(out.shape)}, expected {shape}")
-    require(out.dtype == dtype, function, "out", f"is {out.dtype}, expected {dtype}")
+    require(tuple(out.shape) == shape, function, "out", f"{tuple(out.shape)}, expected {shape}", rule="shape")
+    require(out.dtype == dtype, function, "out", f"is {out.dtype}, expected {dtype}", rule="dtype")
     return out

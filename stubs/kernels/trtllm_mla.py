@@ -62,7 +62,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     lengths = contract.check_lengths(DECODE, seq_lens, max_seq_len, "max_seq_len")
     batch, rows, heads = query.shape[:3]
     held = len(lengths)
-    require(held == batch, DECODE, "seq_lens", f"has {held} entries for {batch} requests")
+    require(held == batch, DECODE, "seq_lens", f"has {held} entries for {batch} requests", rule="entries")
     contract.check_counters(DECODE, multi_ctas_kv_counter_buffer, batch, heads)
     counts, (pages, page, _) = [rows] * batch, cache.shape
     contract.check_causal(DECODE, counts, lengths)

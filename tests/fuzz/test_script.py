@@ -129,6 +129,13 @@ def test_a_refused_call_is_known_by_the_function_that_made_it() -> None:
     assert 'return type(error).__name__ == "TypeError" and names[-1:] == ["forward"]' in text
 
 
+def test_a_breach_is_known_by_function_argument_and_rule() -> None:
+    program, finding, trace = kernel_error()
+    breach = Signature("bounds", "contract_breach", "Wrapper.plan.qo_indptr:falls")
+    text = write_script(program, replace(finding, signature=breach), trace, PROVENANCE)
+    assert '("function", "argument", "rule")) == ("Wrapper.plan", "qo_indptr", "falls")' in text
+
+
 def test_an_idle_step_plans_no_metadata() -> None:
     program, finding, trace = wrong_output()
     empty: dict[str, object] = {"forward_mode": "IDLE", "seq_lens_cpu": []}

@@ -74,6 +74,15 @@ def call(function, *given, **named):
 def raise_it(error):
     raise error
 
+def assert_fits(used, capacity):
+    assert used <= capacity, f"used {used} > capacity {capacity}"
+
+def plan_draft():
+    assert_fits(25, 24)
+
+def plan_verify():
+    assert_fits(9, 8)
+
 def load(name):
     return importlib.import_module(name)
 

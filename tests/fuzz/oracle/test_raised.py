@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from stubs.kernels import fa3
 from stubs.kernels.contract import require, require_absent
 from stubs.packages.unwritten import UnwrittenModule, unwritten
@@ -46,6 +48,24 @@ def test_call_outside_a_closed_kernels_contract_is_a_bug_in_bounds(target: Any) 
     judgement = judged(target.call, require, False, "flash_attn", "page_table", "has 2 rows for 3 requests", 1)
     assert summary(judgement) == ("bug", "bounds/contract_breach/flash_attn.page_table")
     assert judgement.title == "flash_attn: page_table of request 1: has 2 rows for 3 requests"
+
+
+def test_rules_of_one_argument_are_told_apart(target: Any) -> None:
+    judgement = judged(target.call, require, False, "flash_attn", "page_table", "page id 9", 1, rule="id")
+    assert summary(judgement) == ("bug", "bounds/contract_breach/flash_attn.page_table:id")
+    assert judgement.signature.slug.startswith("bounds-contract_breach-flash_attn_page_table_id-")
+    assert str(judgement.signature.without_rule) == "bounds/contract_breach/flash_attn.page_table"
+
+
+@pytest.mark.parametrize("caller", ["plan_draft", "plan_verify"])
+def test_what_a_mere_check_raises_is_its_callers(target: Any, caller: str) -> None:
+    judgement = judged(getattr(target, caller))
+    assert summary(judgement) == ("bug", f"contract/AssertionError/{caller}")
+    assert judgement.evidence["reader"] == "assert_fits"
+
+
+def test_a_check_that_nothing_of_sglang_calls_is_its_own_place(target: Any) -> None:
+    assert summary(judged(target.assert_fits, 2, 1)) == ("bug", "contract/AssertionError/assert_fits")
 
 
 def test_feature_that_a_stand_in_lacks_is_a_gap(target: Any) -> None:

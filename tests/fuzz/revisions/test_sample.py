@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fuzz.finding import Finding, Signature, Verdict
 from fuzz.interval import interval
-from fuzz.revisions.sample import Run, Sample, clean_runs_for
+from fuzz.program import Program
+from fuzz.repro import Repro
+from fuzz.revisions.sample import Run, Sample, clean_runs_for, run_of
+from fuzz.trace import Step, Trace
+from stubs.world import World
 
 RUNS = {"b": Run("bug", "contract/KeyError/f"), "c": Run("clean"), "o": Run("other", "contract/TypeError/f"),
         "i": Run("infra", "killed"), "u": Run("unsupported"), "g": Run("stub_gap")}  # fmt: skip
@@ -94,3 +99,26 @@ def test_interval_covers_the_truth_although_what_is_seen_says_when_to_stop(rate:
         low, high = interval(k, n)
         covered += likely if low <= rate <= high else 0.0
     assert covered >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("signature", "title", "state"),
+    [
+        ("bounds/contract_breach/f.page_table:id", "", "bug"),
+        # Saved before the rules of an argument were told apart.
+        ("bounds/contract_breach/f.page_table", "f: page_table of request 3: page id 512 at column 11", "bug"),
+        ("bounds/contract_breach/f.page_table", "f: page_table of request 0: page...", "bug"),
+        # The argument's other rule.
+        ("bounds/contract_breach/f.page_table", "f: page_table of request 0: has 8 columns", "other"),
+        ("bounds/contract_breach/f.page_table", "", "other"),
+        ("bounds/contract_breach/f.cache_seqlens", "f: page_table of request 0: page id 9 at column 0", "other"),
+    ],
+)
+def test_a_breach_is_the_repros_by_its_rule_or_by_the_words_of_its_title(
+    signature: str, title: str, state: str
+) -> None:
+    found = Signature("bounds", "contract_breach", "f.page_table:id")
+    finding = Finding(Verdict.BUG, found, "f: page_table of request 0: page id 34 at column 0", "", 0, "verify")
+    trace = Trace((Step(0, "verify", Verdict.BUG, 0.0, {}),), (finding,), 0.0, "9.1")
+    repro = Repro(Program(World(), ()), Signature.parse(signature), title=title)
+    assert run_of(trace, repro) == Run(state, "bounds/contract_breach/f.page_table:id")
