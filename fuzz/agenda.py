@@ -35,9 +35,18 @@ class Agenda:
     def is_empty(self) -> bool:
         return not (self._unexamined or self._known or self._earlier) and self._is_spent()
 
+    @property
+    def unexamined(self) -> int:
+        """How many findings nobody has looked into to the end."""
+        return len(self._unexamined)
+
     def take_unexamined(self) -> dict[str, Any] | None:
-        """The entry of a finding that nobody has looked into to the end."""
-        return self._unexamined.pop(0) if self._unexamined else None
+        """The entry of a finding that nobody has looked into to the end: a crash first, which is soon looked into."""
+        if not self._unexamined:
+            return None
+        first = min(self._unexamined, key=lambda entry: not entry["signature"].startswith("contract/"))
+        self._unexamined.remove(first)
+        return first
 
     def put_unexamined(self, entries: list[dict[str, Any]]) -> None:
         self._unexamined += entries

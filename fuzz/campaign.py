@@ -26,6 +26,7 @@ from fuzz.known import Known, known_of
 from fuzz.launch import WorkerOptions
 from fuzz.limits import Limits
 from fuzz.logbook import Logbook
+from fuzz.looking import LONGEST_SECONDS, Looking, last_seconds
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
@@ -42,7 +43,6 @@ from fuzz.trace import Trace
 __all__ = ["CampaignError", "CampaignOptions", "CampaignResult", "Progress", "run_campaign"]
 
 SESSION_PROGRAMS_MAX = 500  # then a fresh process: whatever a target leaks stays bounded
-LOOKING_SHARE = 1 / 3  # of the time, while there are programs to run; looking into a finding may take half a minute
 
 Item = TypeVar("Item")
 
@@ -79,7 +79,7 @@ class _Campaign:
         self.interrupted = False
         self.reason = ""
         self.has_given_up = False
-        self.looking_seconds = 0.0  # of all workers
+        self.looking = Looking()
         self.log = Logbook(store, progress, known, past)
         self.follow_up = FollowUp(options, known, progress.note)
         self.version = past.terms.sglang_version if past.terms is not None else ""
@@ -118,7 +118,7 @@ class _Campaign:
         self.stop.set()
         while (entry := self.agenda.take_unexamined()) is not None:
             if not entry["script"]:
-                self.look_into(worker, entry)
+                self.examine(worker, entry, 0.0)
 
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
@@ -159,8 +159,8 @@ class _Campaign:
         """Run programs until there are no more to run, looking into what they found; then try what they missed."""
         ran = 0
         while True:
-            if (entry := self.take(self.next_unexamined)) is not None:
-                self.look_into(worker, entry)
+            if (look := self.take(self.next_look)) is not None:
+                self.look_into(worker, *look)
                 continue
             if (job := self.take(self.next_job)) is None:
                 break
@@ -184,8 +184,8 @@ class _Campaign:
             with self.lock:
                 if attempt is not None and self.gaps is not None:
                     self.gaps.settle(attempt, trace)
-        while (entry := self.take(self.agenda.take_unexamined)) is not None:
-            self.look_into(worker, entry)
+        while (look := self.take(self.next_last_look)) is not None:
+            self.examine(worker, *look)
         while (known := self.take(self.agenda.take_known)) is not None:
             self.try_again(worker, known)
         while (earlier := self.take(self.agenda.take_earlier)) is not None:
@@ -199,16 +199,25 @@ class _Campaign:
         with self.lock:
             return None if self.stop.is_set() else item()
 
-    def next_unexamined(self) -> dict[str, Any] | None:
-        """A finding to look into, unless looking has had its share of the time."""
-        time_spent = self.elapsed_seconds * self.options.workers
-        return self.agenda.take_unexamined() if self.looking_seconds <= LOOKING_SHARE * time_spent else None
+    def next_look(self) -> tuple[dict[str, Any], float] | None:
+        """A finding to look into and how long, unless looking has had its share of the time."""
+        if self.agenda.unexamined:
+            seconds = self.looking.begin(self.elapsed_seconds * self.options.workers)
+            if seconds is not None and (entry := self.agenda.take_unexamined()) is not None:
+                return entry, seconds
+        return None
 
-    def look_into(self, worker: WorkerProcess, entry: dict[str, Any]) -> None:
+    def next_last_look(self) -> tuple[dict[str, Any], float] | None:
+        """The same when there are no more programs to run: those left share a minute past the campaign's end."""
+        seconds = last_seconds(self.deadline + LONGEST_SECONDS - time.monotonic(), self.agenda.unexamined)
+        entry = self.agenda.take_unexamined()
+        return None if entry is None else (entry, seconds)
+
+    def look_into(self, worker: WorkerProcess, entry: dict[str, Any], seconds: float) -> None:
         began = time.monotonic()
-        self.examine(worker, parse(entry["program"]), Finding.from_json(entry))
+        self.examine(worker, entry, seconds)
         with self.lock:
-            self.looking_seconds += time.monotonic() - began
+            self.looking.end(seconds, time.monotonic() - began)
 
     def next_job(self) -> tuple[int, Attempt | None] | None:
         """A program's seed; at the end of the campaign's time, of one made for what the others did not come to."""
@@ -239,12 +248,13 @@ class _Campaign:
             self.agenda.put_unexamined(self.log.keep(self.filled(blank, trace), text, noteworthy(trace)))
         return trace
 
-    def examine(self, worker: WorkerProcess, program: Program, finding: Finding) -> None:
+    def examine(self, worker: WorkerProcess, entry: dict[str, Any], seconds: float) -> None:
         """Confirm and shrink, then save the script; after a stop, what there is."""
+        program, finding = parse(entry["program"]), Finding.from_json(entry)
         with self.lock:
             self.progress.phase(f"confirming and shrinking {finding.signature}")
             script = self.log.entry(finding)["script"]
-        examiner = Examiner(self.options, self.version, self.deadline, self.stop)
+        examiner = Examiner(self.options, self.version, seconds, self.stop)
         examined = examiner.look(worker, program, finding, script)
         with self.lock:
             self.log.settle(finding, examined)

@@ -19,10 +19,8 @@ from fuzz.script import Provenance, write_repro
 from fuzz.store import write_whole
 
 HANG_SECONDS = 20  # for a program that hung before, to be believed that it hangs again
-EXAMINE_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
-# The same for a corrupted input: there are many, and both runs that are compared are of one process.
-CORRUPT_SECONDS = 10
-EXAMINE_LAST_SECONDS = 30  # for the run under way then, which may be of the real runner and takes seconds to start
+CORRUPT_SECONDS = 10  # for a corrupted input: there are many, and both runs that are compared are of one process
+LAST_LOOK_SECONDS = 30  # for the run under way then, which may be of the real runner and takes seconds to start
 LAST_SECONDS = 10  # for what is under way when time is up; programs take a second or two
 
 
@@ -41,11 +39,11 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Examiner:
-    """``deadline`` (monotonic) is the campaign's; ``version`` SGLang's."""
+    """``seconds`` is how long a look may take, but for the run under way then; ``version`` SGLang's."""
 
     options: CampaignOptions
     version: str
-    deadline: float
+    seconds: float
     stop: threading.Event
 
     def look(self, worker: WorkerProcess, program: Program, finding: Finding, own_script: str) -> Examined:
@@ -86,9 +84,9 @@ class Examiner:
 
     def _patience(self, worker: WorkerProcess, finding: Finding) -> Patience:
         seconds = HANG_SECONDS if finding.signature.kind == HANG else self.options.program_seconds
-        length = CORRUPT_SECONDS if finding.signature.is_corrupt else EXAMINE_SECONDS
-        deadline = min(time.monotonic(), self.deadline) + length
-        worker.until = deadline + EXAMINE_LAST_SECONDS
+        length = min(CORRUPT_SECONDS, self.seconds) if finding.signature.is_corrupt else self.seconds
+        deadline = time.monotonic() + length
+        worker.until = deadline + LAST_LOOK_SECONDS
         return Patience(min(seconds, self.options.program_seconds), deadline, self.stop.is_set)
 
     def _provenance(self, confirmed: Confirmed) -> Provenance:

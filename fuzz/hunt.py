@@ -17,11 +17,11 @@ from pathlib import Path
 
 from fuzz.audited import Audits
 from fuzz.confirm import Patience, bugs, confirm, smallest
-from fuzz.examine import EXAMINE_SECONDS
 from fuzz.finding import Finding, Verdict
 from fuzz.hunted import BOTH, DETECTED, MISSED, UNCLEAR, Hunted, read_results
 from fuzz.known_bugs import AUDIT, RUN, KnownBug
 from fuzz.limits import Limits
+from fuzz.looking import LONGEST_SECONDS
 from fuzz.order import CampaignError
 from fuzz.process import WorkerError
 from fuzz.program import Program
@@ -154,7 +154,7 @@ class _Party:
         finding = _matching(bug, seen.findings)
         assert finding is not None
         here = self.side(self.target)
-        patience = Patience(PROGRAM_SECONDS, time.monotonic() + EXAMINE_SECONDS, self.options.stop.is_set)
+        patience = Patience(PROGRAM_SECONDS, time.monotonic() + LONGEST_SECONDS, self.options.stop.is_set)
         confirmed = confirm(here.worker, seen.program, finding, patience)
         if confirmed.shown:
             confirmed = smallest(here.worker, confirmed, patience)

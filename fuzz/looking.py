@@ -1,0 +1,40 @@
+"""How long the looks into findings may take: while there are programs to run, a share of the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOKING_SHARE = 1 / 3  # of all workers' time, while there are programs to run
+SHORTEST_SECONDS = 10  # a look that is worth beginning: to confirm a finding takes a few
+LONGEST_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
+
+
+@dataclass(slots=True)
+class Looking:
+    """``seconds`` have gone into looks, of all workers, those under way counted as long as they may take.
+
+    Not for two threads at a time: whoever shares it has the lock.
+    """
+
+    seconds: float = 0.0
+
+    def begin(self, time_spent: float) -> float | None:
+        """How long a look may take now, ``time_spent`` seconds into the campaign; None while it is not yet the time."""
+        due = LOOKING_SHARE * time_spent - self.seconds
+        if due < SHORTEST_SECONDS:
+            return None
+        granted = min(due, LONGEST_SECONDS)
+        self.seconds += granted
+        return granted
+
+    def end(self, granted: float, taken: float) -> None:
+        """A look that might take ``granted`` seconds took so many."""
+        self.seconds += taken - granted
+
+
+def last_seconds(left: float, findings: int) -> float:
+    """How long a look may take when there are no more programs to run, and so many findings to look into.
+
+    All of it has to end in ``left`` seconds: a look gets its part of them, and no less than is worth beginning.
+    """
+    return max(0.0, min(left, LONGEST_SECONDS, max(left / max(findings, 1), SHORTEST_SECONDS)))

@@ -1,0 +1,66 @@
+"""Looks into findings leave two thirds of the time to programs, and end when the campaign has to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fuzz.agenda import Agenda
+from fuzz.looking import Looking, last_seconds
+from fuzz.order import CampaignOptions
+
+
+def test_no_look_is_begun_before_a_third_of_the_time_is_enough_for_one() -> None:
+    looking = Looking()
+
+    assert looking.begin(29) is None
+    assert looking.begin(30) == 10
+
+
+def test_look_may_take_what_is_left_of_the_third_and_a_minute_at_most() -> None:
+    assert Looking().begin(90) == 30
+    assert Looking(seconds=20).begin(90) == 10
+    assert Looking(seconds=21).begin(90) is None
+    assert Looking().begin(3600) == 60
+
+
+def test_look_under_way_counts_for_as_long_as_it_may_take() -> None:
+    looking = Looking()
+    looking.begin(90)
+
+    assert looking.begin(90) is None
+
+
+def test_look_that_is_over_counts_for_what_it_took() -> None:
+    looking = Looking()
+    granted = looking.begin(90)
+    assert granted is not None
+    looking.end(granted, 4)
+
+    assert looking.seconds == 4
+    assert looking.begin(90) == 26
+
+
+@pytest.mark.parametrize(
+    ("left", "findings", "seconds"),
+    [(float("inf"), 3, 60), (60, 1, 60), (60, 3, 20), (60, 40, 10), (50, 0, 50), (4, 2, 4), (-1, 2, 0)],
+)
+def test_last_looks_share_the_time_that_is_left(left: float, findings: int, seconds: float) -> None:
+    assert last_seconds(left, findings) == seconds
+
+
+def test_crash_is_looked_into_before_what_was_found_earlier(options: Callable[[], CampaignOptions]) -> None:
+    found = [
+        {"signature": name} for name in ("numeric/window_ignored/A", "contract/TypeError/B", "contract/TypeError/C")
+    ]
+    agenda = Agenda(options(), float("inf"), set(), found, [], [])
+
+    taken = [agenda.take_unexamined() for _ in range(4)]
+
+    assert [entry["signature"] if entry else None for entry in taken] == [
+        "contract/TypeError/B",
+        "contract/TypeError/C",
+        "numeric/window_ignored/A",
+        None,
+    ]
