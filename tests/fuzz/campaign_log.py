@@ -103,6 +103,7 @@ class Log:
         self.notes: list[str] = []
         self.result: CampaignResult | None = None
         self.on_record: Callable[[Record], None] = lambda record: None
+        self.on_phase: Callable[[str], None] = lambda text: None
 
     def started(self, options: CampaignOptions, ready: Ready, pairs: tuple[str, ...]) -> None:
         self.pairs = pairs
@@ -116,6 +117,7 @@ class Log:
 
     def phase(self, text: str) -> None:
         self.phases.append(text)
+        self.on_phase(text)
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fuzz import store as store_module
-from fuzz.campaign import CampaignOptions, CampaignResult, run_campaign
+from fuzz.campaign import CampaignOptions, run_campaign
 from fuzz.generate import program_for
 from fuzz.limits import Limits
 from fuzz.program import parse
@@ -88,17 +88,17 @@ def test_ctrl_c_keeps_what_there_is(options: Any) -> None:
 def test_finding_is_saved_when_the_stop_comes_while_it_is_examined(options: Any) -> None:
     slow = on_decode("time.sleep(0.3); raise KeyError('x')")
     log = Log()
-    result_of: list[CampaignResult] = []
 
-    def stop(record: Record) -> None:
-        if record.verdict == "bug":
+    def stop(phase: str) -> None:
+        if phase.startswith("confirming") and not log.findings:
             threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    log.on_record = stop
-    result_of.append(run_campaign(options(slow), log))
-    (finding,) = findings(result_of[0].out)
+    log.on_phase = stop
+    result = run_campaign(options(slow), log)
+    (finding,) = findings(result.out)
     assert finding["script"] != ""
-    assert result_of[0].exit_code == 1
+    assert result.interrupted
+    assert result.exit_code == 1
 
 
 def test_full_disk_stops_the_campaign_loudly(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
