@@ -297,4 +297,4 @@ def _load_line(line: str, number: int) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ProgramError(f"line {number}: not JSON ({error})") from None
+        raise ProgramError(f"line {number}: not JSON ({error}); expected an object a line, or a script") from None

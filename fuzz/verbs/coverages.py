@@ -13,8 +13,18 @@ from fuzz.verbs.group import cli, print_json
 
 
 @cli.command(name="coverage", cls=arguments.Verb)
-@click.option("--pair", "pairs", metavar="PREFILL:DECODE...", multiple=True, default=("triton:fa3", "fa3:triton"))
-@click.option("--programs", type=click.IntRange(1, 100_000), default=PROGRAMS, show_default=True)
+@click.option(
+    "--pair",
+    "pairs",
+    metavar="PREFILL:DECODE...",
+    multiple=True,
+    default=("triton:fa3", "fa3:triton"),
+    show_default=True,
+    help="The pairs to draw programs for.",
+)
+@click.option(
+    "--programs", type=click.IntRange(1, 100_000), default=PROGRAMS, show_default=True, help="How many to draw."
+)
 @arguments.json_option
 def coverage_verb(pairs: tuple[str, ...], programs: int, as_json: bool) -> int:
     """List each axis of a world and a step: drawn how often, or pinned and why. Generates programs, runs none."""

@@ -12,6 +12,7 @@ from stubs.world import World
 from tests.fuzz.golden import DATA
 
 HEADER = Program(World(), ()).text.strip()
+EXPECTED = "expected an object a line, or a script"
 
 GOLDEN = {
     "chunked": ("0290cee852dc068f", ("extend", "extend", "extend", "decode")),
@@ -80,7 +81,10 @@ def test_order_of_keys_and_blank_lines_do_not_matter() -> None:
     ("text", "message"),
     [
         ("", "program text is empty; expected a JSON header line"),
-        ("{", "line 1: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
+        (
+            "{",
+            f"line 1: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); {EXPECTED}",
+        ),
         ("[]", 'line 1: expected a header with "seamripper": 1'),
         ('{"seamripper":2}', 'line 1: expected a header with "seamripper": 1'),
         (
@@ -103,7 +107,7 @@ def test_what_is_refused_of_a_text(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nonsense", "line 2: not JSON (Expecting value: line 1 column 1 (char 0))"),
+        ("nonsense", f"line 2: not JSON (Expecting value: line 1 column 1 (char 0)); {EXPECTED}"),
         ("7", "line 2: got int; expected an object with 'op'"),
         (
             '{"op":"prefill"}',
