@@ -101,11 +101,13 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _facts(records: pd.DataFrame) -> dict[str, Any]:
-    """The run in numbers; ``seconds`` is wall time."""
+    """The run in numbers; ``seconds`` is wall time. Skipped: the harness was behind SGLang, or the program never ended."""
+    executed, refused = (int(records["verdict"].isin(names).sum()) for names in (("ok", "bug"), ("unsupported",)))
     seconds = float(records["elapsed_seconds"].max()) if len(records) else 0.0
     names = ("target", "sglang_version", "device", "runner", "engine")
     return {
         "programs": len(records),
+        "fates": {"executed": executed, "refused": refused, "skipped": len(records) - executed - refused},
         "steps": int(records["steps"].sum()),
         "seconds": seconds,
         "workers": int(records["worker"].nunique()),

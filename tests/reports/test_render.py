@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -85,9 +86,25 @@ def test_summary_opens_with_the_headline(folder: Path) -> None:
     lines = (folder / "summary.md").read_text().splitlines()
     assert lines[0] == "# 1 new finding: a \\<night\\> \\| out"
     assert lines[2] == (
-        "3 programs, 7 steps on 2 pairs in 40 s (0.175 steps a second, 2 workers); "
+        "3 programs (2 executed, 0 refused by SGLang, 1 skipped), 7 steps on 2 pairs in 40 s (0.175 steps a second, 2 workers); "
         "target `pypi:0.5.16`, SGLang 0.5.16, fake runner on cpu."
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fates"),
+    [
+        ("ok", "1 executed, 0 refused by SGLang, 0 skipped"),
+        ("bug", "1 executed, 0 refused by SGLang, 0 skipped"),
+        ("unsupported", "0 executed, 1 refused by SGLang, 0 skipped"),
+        ("stub_gap", "0 executed, 0 refused by SGLang, 1 skipped"),
+        ("infra", "0 executed, 0 refused by SGLang, 1 skipped"),
+    ],
+)
+def test_both_reports_say_what_became_of_the_programs(tmp_path: Path, verdict: str, fates: str) -> None:
+    write_reports(write_run(tmp_path, [replace(OK, verdict=verdict)], []))
+    assert f"1 program ({fates}), " in (tmp_path / "summary.md").read_text()
+    assert f"<p>1 program ({fates}) and " in (tmp_path / "report.html").read_text()
 
 
 def test_summary_says_how_to_replay(folder: Path) -> None:
