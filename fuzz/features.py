@@ -101,4 +101,5 @@ _SWITCHES = (
     "graph_max",
     "kv_lora_rank",
     "prefix_chunk",
+    "linear_before",
 )

@@ -44,12 +44,32 @@ def draw_kind(choices: Choices, world: World) -> World:
         world = replace(world, v_head_dim=choices.pick(narrower))
     if not world.window_tokens and choices.chance(1, 16):
         world = replace(world, wrapper=choices.pick(("linear", "tbo") if _may_overlap(world) else ("linear",)))
+        if world.wrapper == "linear":
+            return _with_linear_layers(choices, world)
     return world
 
 
 def _may_overlap(world: World) -> bool:
     """Pinned off elsewhere: see fuzz.axes."""
     return not world.graph and bool(world.save_kv_cache) and world.spec_algorithm in ("", "EAGLE")
+
+
+def _with_linear_layers(choices: Choices, world: World) -> World:
+    """A model with linear layers, as Granite 4 and Nemotron-H are: some of them, mostly, before each layer of attention.
+
+    Then the prefix cache is either off or as SGLang serves such a model by default: on pages of one token, without overlap.
+    """
+    # Pinned: SGLang's pool for such models has one head dim, and no model has sinks beside linear layers.
+    world = replace(world, v_head_dim=0)
+    if world.sinks or choices.chance(1, 3):
+        return world
+    cached = world.page_size == 1 and choices.chance(1, 2)
+    return replace(
+        world,
+        linear_before=choices.pick((1, 1, 2, 3)),
+        overlap=0 if cached else world.overlap,
+        radix_cache=1 if cached else 0,
+    )
 
 
 def _with_fp8(choices: Choices, world: World) -> World:

@@ -41,6 +41,7 @@ _PLAIN_ORDER = (
     "kv_dtype",
     "graph_max",
     "graph",
+    "linear_before",
     "wrapper",
 )
 
@@ -56,6 +57,8 @@ def plain_world(program: Program) -> Iterator[Program]:
     yield replace(program, world=replace(world, **no_spec))
     for name in _PLAIN_ORDER:
         yield _with_setting(program, name, getattr(plain, name))
+    if world.linear_before > 1:
+        yield _with_setting(program, "linear_before", 1)
     for name in ("num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "context_len"):
         # Powers of two only: odd sizes are no server's, and would not be simpler to read.
         for power in range(getattr(world, name).bit_length()):
@@ -73,6 +76,8 @@ def _with_setting(program: Program, name: str, value: Any) -> Program:
         world = replace(world, window_tokens=0)
     if not world.graph or world.graph_max > world.max_running_requests:
         world = replace(world, graph_max=0)
+    if world.wrapper != "linear":
+        world = replace(world, linear_before=0)
     for pool in ("max_total_tokens", "window_tokens"):
         size = getattr(world, pool)
         world = replace(world, **{pool: size // world.page_size * world.page_size})

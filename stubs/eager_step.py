@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_batch
+from stubs.kv_memory import kv_places
 from stubs.layer_inputs import LayerInput
 from stubs.slots import kv_buffers
 from stubs.tap import Tap
@@ -48,7 +49,8 @@ def _with_padding(given: LayerInput, forward_batch: Any) -> LayerInput:
 
 
 def _write_kv(pool: Any, layer: int, loc: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    for buffer, new in ((pool.k_buffer[layer], k), (pool.v_buffer[layer], v)):
+    holder = kv_places(pool)[0][0]
+    for buffer, new in ((holder.k_buffer[layer], k), (holder.v_buffer[layer], v)):
         buffer[loc] = new.reshape(len(new), *buffer.shape[1:])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_latent, sglang_window
+from stubs import sglang, sglang_latent, sglang_linear, sglang_window
 from stubs.guards import Guard, surround
 from stubs.kv_memory import buffer_names, kv_places
 from stubs.world import World
@@ -61,7 +61,8 @@ class FakeModelRunner:
         self.hybrid_gdn_config = None
         self.kimi_linear_config = None
         self.linear_attn_model_spec = None
-        self.mambaish_config = None  # asked for by padding in 0.5.14 and 0.5.15, later of the model config
+        # Asked for up to 0.5.15, later of the model config
+        self.mamba2_config = self.mambaish_config = sglang_linear.mamba_config(model_config)
         # Graphs: none before they are captured
         self.graph_runner = None
         self.decode_cuda_graph_runner = None

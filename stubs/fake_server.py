@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_memory, sglang_window
+from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_linear, sglang_memory, sglang_window
 from stubs.draft_steps import DraftRun, run_draft
 from stubs.eager_step import run_layers
 from stubs.fake_runner import FakeModelRunner, guarded
@@ -19,8 +19,6 @@ from stubs.layer_inputs import DrawInput, LayerInput
 from stubs.model_attention import as_called
 from stubs.plan import StepPlan
 from stubs.refusal import Refused
-from stubs.sglang_linear import linear_backend
-from stubs.sglang_linear import request_pool as linear_request_pool
 from stubs.sglang_overlap import overlapped_backend, run_overlapped
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
@@ -96,10 +94,10 @@ def build_fake_server(world: World) -> FakeServer:
         sglang.publish(args, config)
         sglang.tell_of_mla(args, use_mla_backend=sglang_latent.is_latent(config))
         draft_config = sglang.model_config(args, draft_path, is_draft=True) if world.has_draft_model else None
-    request_pool = linear_request_pool if world.wrapper == "linear" else sglang_memory.request_pool
+    request_pool = sglang_linear.request_pool if world.wrapper == "linear" else sglang_memory.request_pool
     rows = request_pool(world, world.context_len + sglang_memory.row_extra(world))
     row_guards = guarded(rows, ("req_to_token",))
-    pool = sglang_window.hybrid_pool(world) if world.window_tokens else _pool(world, world.num_layers)
+    pool = _target_pool(world, rows)
     target = FakeModelRunner(world, args, config, rows, pool)
     allocator = sglang_window.hybrid_allocator if world.window_tokens else sglang_memory.allocator
     target.token_to_kv_pool_allocator = allocator(world, pool)
@@ -126,6 +124,15 @@ def _draft_path(world: World, plain: World, folder: Path) -> Path:
     return write_tiny_draft(plain, folder, sglang_latent.DRAFT_ARCHITECTURE, sglang_latent.draft_config_fields(world))
 
 
+def _target_pool(world: World, rows: Any) -> Any:
+    """The target's KV; ``rows`` is its pool of request rows."""
+    if world.window_tokens:
+        return sglang_window.hybrid_pool(world)
+    if world.wrapper == "linear":
+        return sglang_linear.kv_pool(world, rows)
+    return _pool(world, world.num_layers)
+
+
 def _pool(world: World, layers: int) -> Any:
     """One pool for ``layers`` layers, of the kind that SGLang makes for them."""
     if world.kv_lora_rank:
@@ -144,6 +151,8 @@ def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tu
         config = sglang.model_config(args, path)
         if sglang_window.is_hybrid(config) == bool(world.window_tokens):
             sglang_latent.check_arch(world, config)
+            if world.linear_before:
+                sglang_linear.check_known(config)
             return args, config
     raise Refused("this release knows no model with a pool of its own for layers with a window")
 
@@ -156,7 +165,7 @@ def build_target_backend(target: FakeModelRunner) -> Any:
         return sglang.build_hybrid(target, world.prefill, world.decode)
 
     if world.wrapper == "linear":
-        return linear_backend(target)
+        return sglang_linear.linear_backend(target)
     return overlapped_backend(hybrid) if world.wrapper == "tbo" else hybrid()
 
 

@@ -57,7 +57,9 @@ POISON_FP8 = 240.0
 
 
 def kv_memory(pool: Any) -> list[KVBuffer]:
-    """Every buffer of ``pool``, K of all layers first."""
+    """Every buffer of ``pool``, K of all layers first; a layer is counted among those that have KV."""
+    if _is_part(pool):
+        pool = pool.full_kv_pool
     places, dtype = getattr(pool, "layers_mapping", None), getattr(pool, "dtype", None)
     if hasattr(pool, "kv_buffer"):  # latent KV: a token's row is its key, and the first columns are its value
         return [KVBuffer("K", layer, tensor, None, dtype) for layer, tensor in enumerate(pool.kv_buffer)]
@@ -76,10 +78,17 @@ def kv_memory(pool: Any) -> list[KVBuffer]:
 
 
 def kv_places(pool: Any) -> tuple[tuple[Any, torch.Tensor | None], ...]:
-    """The pools that hold buffers of KV, each with its mapping: ``pool`` itself, or its two halves."""
+    """The pools that hold buffers of KV, each with its mapping: ``pool`` itself, the one within it, or its two halves."""
     if hasattr(pool, "k_buffer") or hasattr(pool, "kv_buffer"):
         return ((pool, None),)
+    if _is_part(pool):
+        return ((pool.full_kv_pool, None),)
     return (pool.full_kv_pool, None), (pool.swa_kv_pool, pool.full_to_swa_index_mapping)
+
+
+def _is_part(pool: Any) -> bool:
+    """Whether all KV of ``pool`` is in a pool within it: that of a model which has linear layers, too."""
+    return hasattr(pool, "full_kv_pool") and not hasattr(pool, "swa_kv_pool")
 
 
 def buffer_names(pool: Any) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ def radix_attention(world: World, layer_id: int, *, on_draft: bool = False) -> A
         scaling=like.scaling,
         num_kv_heads=world.num_kv_heads,
         v_head_dim=world.v_dim,
-        layer_id=layer_id,
+        layer_id=layer_id if on_draft else world.attention_ids[layer_id],
         logit_cap=float(like.logit_cap),
         sliding_window_size=like.window or -1,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stubs import sglang_latent, sglang_memory
+from stubs import sglang_latent, sglang_linear, sglang_memory
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
@@ -77,6 +77,8 @@ def architectures(world: World) -> tuple[str, ...]:
     """Architectures that may have such layers, the plainest first: the release says of each whether it has them."""
     if world.kv_lora_rank:
         return (sglang_latent.ARCHITECTURE,)
+    if world.linear_before:
+        return (sglang_linear.ARCHITECTURE,)
     if world.sinks:
         return (ALWAYS,)
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
@@ -86,6 +88,8 @@ def config_fields(world: World, architecture: str) -> dict[str, Any]:
     """What a config.json says of the layers of a model that is no plain Llama, in the words of ``architecture``."""
     if world.kv_lora_rank:
         return sglang_latent.config_fields(world)
+    if world.linear_before:
+        return sglang_linear.config_fields(world)
     dims = {"v_head_dim": world.v_dim, "swa_v_head_dim": world.v_dim} if world.v_head_dim else {}
     return dims | _kinds(world, architecture)
 

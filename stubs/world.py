@@ -38,7 +38,8 @@ class World:
     ``prefix_chunk`` n: such a model attends without absorption to prefixes of any length, to longer ones in chunks of n tokens
     (SGLANG_MAX_KV_CHUNK_CAPACITY; 0 = by SGLang's own sizes, which are thousands).
     ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch. "linear": of a model that has
-    linear layers beside attention, whose wrapper plans for both.
+    linear layers beside attention, whose wrapper plans for both. ``linear_before`` n: so many of them come before each layer
+    of attention (0: all come behind the last), and ``num_layers`` counts those of attention alone.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
     at once; its draft model is not driven.
@@ -84,6 +85,7 @@ class World:
     wrapper: str = ""
     graph_max: int = 0
     prefix_chunk: int = 0
+    linear_before: int = 0
 
     @property
     def pair(self) -> str:
@@ -99,6 +101,21 @@ class World:
     def qk_rope_head_dim(self) -> int:
         """Columns of rotary key in a row of latent KV; 0 without."""
         return self.head_dim - self.kv_lora_rank if self.kv_lora_rank else 0
+
+    @property
+    def attention_ids(self) -> tuple[int, ...]:
+        """The numbers, among all layers of the model, of its layers of attention."""
+        return tuple(range(self.linear_before, self.total_layers, self.linear_before + 1))
+
+    @property
+    def linear_ids(self) -> tuple[int, ...]:
+        """The numbers of the linear layers that come before one of attention."""
+        return tuple(sorted(set(range(self.total_layers)) - set(self.attention_ids)))
+
+    @property
+    def total_layers(self) -> int:
+        """Layers of attention, and the linear layers before them."""
+        return self.num_layers * (self.linear_before + 1)
 
     @property
     def layer_widths(self) -> tuple[int, int, int]:

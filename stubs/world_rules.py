@@ -61,6 +61,7 @@ _BOUNDS = (
     ("kv_lora_rank", 0, 512),
     ("prefix_chunk", 0, 1 << 17),
     ("graph_max", 0, 256),
+    ("linear_before", 0, 8),
 )
 
 # What models with latent attention do not have, or what was not tried with them yet.
@@ -80,6 +81,10 @@ NOT_LATENT = (
 )
 
 
+# What a model whose linear layers come first does not have: SGLang makes its pool of KV without them.
+NOT_LINEAR = ("window_tokens", "sinks", "v_head_dim")
+
+
 def fault_of(world: World) -> str:
     """The first rule that ``world`` breaks, as the field, its value and what was expected; "" where it keeps them all."""
     return next(_faults(world), "")
@@ -90,6 +95,7 @@ def _faults(world: World) -> Iterator[str]:
     yield from _faults_of_fields(world)
     yield from _faults_of_sizes(world)
     yield from _faults_of_latent(world)
+    yield from _faults_of_linear(world)
     yield from _faults_of_window_pool(world)
     yield from _faults_of_graph(world)
     fault = speculation.fault_of(world.spec_algorithm, world.spec_steps, world.spec_topk, world.spec_draft_tokens)
@@ -151,6 +157,17 @@ def _faults_of_latent(world: World) -> Iterator[str]:
                 f"world.{name} is {value!r} with kv_lora_rank {rank}; expected {plain[name]!r}: latent attention runs "
                 "without it alone yet"
             )
+
+
+def _faults_of_linear(world: World) -> Iterator[str]:
+    if not world.linear_before:
+        return
+    if world.wrapper != "linear":
+        yield f"world.linear_before is {world.linear_before} with wrapper {world.wrapper!r}; expected 0"
+    for name in NOT_LINEAR:
+        value = getattr(world, name)
+        if value:
+            yield f"world.{name} is {value} with linear_before {world.linear_before}; expected 0: no such model has both"
 
 
 def _faults_of_window_pool(world: World) -> Iterator[str]:

@@ -25,6 +25,7 @@ PLAIN = (
     Extend((Row(1, 6),)),
     Decode((1, 2, 3)),
 )
+UNCACHED = (*PLAIN[:6], Extend((Row(1, 6),)), Decode((1, 2)))
 DRAFTS = (FIRST, Verify((0, 1), (1, 2)), Verify((1,), (1,), 0), Verify((0, 1), (2, 1), 0))
 EAGLE = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 2, "spec_draft_tokens": 4}
 NGRAM = {"spec_algorithm": "NGRAM", "spec_steps": 2, "spec_topk": 2, "spec_draft_tokens": 4}
@@ -55,6 +56,37 @@ def test_requests_are_served_right(
 @pytest.mark.parametrize("mode", ["prefill", "decode"])
 def test_drafts_are_verified_right(real_worker: RealWorker, release: str, draft: dict[str, Any], mode: str) -> None:
     assert found(run(real_worker(release), "triton", "fa3", *DRAFTS, spec_mode=mode, **draft)) == ({"ok"}, [])
+
+
+@pytest.mark.parametrize("release", ["0.5.12", "0.5.16", "0.5.23"])
+@pytest.mark.parametrize(
+    "fields",
+    [{"page_size": 4}, {"graph": 1}, {"save_kv_cache": 0}, {"kv_dtype": "fp8_e4m3", "dtype": "bfloat16"}],
+    ids=["paged", "graph", "written by the model", "fp8"],
+)
+def test_layers_behind_linear_ones_are_served_right(
+    real_worker: RealWorker, release: str, fields: dict[str, Any]
+) -> None:
+    settings = {"linear_before": 2, "radix_cache": 0, "num_layers": 2} | fields
+    assert found(run(real_worker(release), "fa3", "flashinfer", *UNCACHED, **settings)) == ({"ok"}, [])
+
+
+@pytest.mark.parametrize("release", ["0.5.12", "0.5.23"])
+def test_drafts_behind_linear_layers_are_verified_right(real_worker: RealWorker, release: str) -> None:
+    settings = {"linear_before": 1, "radix_cache": 0, "num_layers": 2} | EAGLE
+    assert found(run(real_worker(release), "fa3", "flashinfer", *DRAFTS, **settings)) == ({"ok"}, [])
+
+
+def test_a_backend_that_takes_the_first_layer_for_one_of_attention_is_found_out(real_worker: RealWorker) -> None:
+    settings = {"linear_before": 1, "radix_cache": 0}
+    trace = run(real_worker("0.5.16"), "triton", "fa3", *UNCACHED, **settings)
+    assert found(trace)[1] == ["contract/ValueError/HybridLinearKVPool._transfer_full_attention_id"]
+    assert found(run(real_worker("0.5.23"), "triton", "fa3", *UNCACHED, **settings)) == ({"ok"}, [])
+
+
+def test_where_no_such_model_is_known_it_is_refused(real_worker: RealWorker) -> None:
+    trace = run(real_worker("0.5.6"), "triton", "fa3", *UNCACHED, linear_before=1, radix_cache=0)
+    assert found(trace)[1] == ["contract/refused/start-up"]
 
 
 def test_a_wrong_answer_is_put_down_to_the_half_that_gave_it(real_worker: RealWorker) -> None:

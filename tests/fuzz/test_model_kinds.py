@@ -25,6 +25,7 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         (5, lambda world: world.kv_dtype == "fp8_e4m3"),
         (1, lambda world: world.kv_dtype == "fp8_e5m2" and world.kv_scale),
         (1, lambda world: world.kv_lora_rank == 256),
+        (1, lambda world: world.linear_before),
     ],
     ids=[
         "window pool",
@@ -36,10 +37,18 @@ WORLDS = [program_for(seed, Limits()).world for seed in range(1500)]
         "fp8",
         "scaled",
         "latent",
+        "linear layers first",
     ],
 )
 def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> None:
     assert sum(map(bool, map(is_one, WORLDS))) >= percent * len(WORLDS) / 100
+
+
+def test_linear_layers_come_first_as_sglang_serves_such_models() -> None:
+    first = [world for world in WORLDS if world.linear_before]
+    assert {world.linear_before for world in first} == {1, 2, 3}
+    assert {(world.page_size, world.overlap) for world in first if world.radix_cache} == {(1, 0)}
+    assert {(world.v_head_dim, world.sinks) for world in first} == {(0, 0)}
 
 
 def test_the_window_pool_is_the_smaller_one_and_holds_a_request() -> None:

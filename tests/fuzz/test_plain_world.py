@@ -25,6 +25,17 @@ def test_a_world_is_made_plain_field_by_field() -> None:
     assert World(page_size=8) in worlds and World(num_layers=2) in worlds and World(page_size=2, num_layers=2) in worlds
 
 
+def test_linear_layers_become_fewer_then_none_and_go_with_their_wrapper() -> None:
+    world = World(wrapper="linear", linear_before=3, num_layers=2)
+    worlds = [candidate.world for candidate in plain_world(Program(world, ()))]
+    for simpler in (
+        World(wrapper="linear", linear_before=1, num_layers=2),
+        World(wrapper="linear", num_layers=2),
+        World(num_layers=2),
+    ):
+        assert simpler in worlds
+
+
 def test_a_smaller_page_keeps_the_pool_whole() -> None:
     world = World(page_size=8, max_total_tokens=24)
     assert World(page_size=4, max_total_tokens=24) in [c.world for c in plain_world(Program(world, ()))]

@@ -10,6 +10,7 @@ from stubs.kv_memory import buffer_names, kv_memory, kv_places
 
 PLAIN = SimpleNamespace(k_buffer=[torch.zeros(3), torch.ones(3)], v_buffer=[torch.zeros(3), torch.ones(3)])
 LATENT = SimpleNamespace(kv_buffer=[torch.zeros(7), torch.ones(7)])
+LINEAR = SimpleNamespace(full_kv_pool=PLAIN)
 HYBRID = SimpleNamespace(
     full_kv_pool=SimpleNamespace(k_buffer=[torch.zeros(5)], v_buffer=[torch.ones(5)]),
     swa_kv_pool=SimpleNamespace(k_buffer=[torch.zeros(3)], v_buffer=[torch.ones(3)]),
@@ -62,3 +63,13 @@ def test_latent_kv_is_one_buffer_a_layer_that_slots_number() -> None:
 def test_names_of_the_buffers() -> None:
     assert buffer_names(LATENT) == ("kv_buffer",)
     assert buffer_names(PLAIN) == ("k_buffer", "v_buffer")
+
+
+def test_a_model_with_linear_layers_has_its_kv_in_a_pool_within() -> None:
+    assert [
+        (buffer.name, buffer.tensor is held) for buffer, held in zip(kv_memory(LINEAR), PLAIN.k_buffer, strict=False)
+    ] == [
+        ("K of layer 0", True),
+        ("K of layer 1", True),
+    ]
+    assert kv_places(LINEAR) == ((PLAIN, None),)

@@ -87,3 +87,15 @@ def test_two_batch_overlap_captures_even_batches_and_covers_the_largest(world: W
 
 def test_graphs_of_a_wrapper_that_splits_no_batch_are_captured_at_odd_sizes_too() -> None:
     assert World(graph=1, wrapper="linear", max_running_requests=3).graph_sizes == (1, 2, 3)
+
+
+def test_layers_of_attention_are_numbered_among_all_layers() -> None:
+    world = World(num_layers=2, linear_before=2, wrapper="linear")
+    world.check()
+    assert (world.total_layers, world.attention_ids, world.linear_ids) == (6, (2, 5), (0, 1, 3, 4))
+
+
+def test_without_linear_layers_before_them_layers_of_attention_are_all_there_are() -> None:
+    world = World(num_layers=3, wrapper="linear")
+    assert (world.total_layers, world.attention_ids, world.linear_ids) == (3, (0, 1, 2), ())
+    assert "linear_before" not in world.to_json()

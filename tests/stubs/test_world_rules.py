@@ -41,6 +41,12 @@ from stubs.world import World, WorldError
             "world.logit_cap is 30 with kv_lora_rank 8; expected 0: latent attention runs without it alone yet",
         ),
         ({"prefix_chunk": 7}, "world.prefix_chunk is 7 without kv_lora_rank; expected 0"),
+        ({"linear_before": 1}, "world.linear_before is 1 with wrapper ''; expected 0"),
+        ({"linear_before": 9, "wrapper": "linear"}, "world.linear_before is 9; expected 0..8"),
+        (
+            {"linear_before": 1, "wrapper": "linear", "v_head_dim": 8},
+            "world.v_head_dim is 8 with linear_before 1; expected 0: no such model has both",
+        ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),
