@@ -1,0 +1,180 @@
+"""One bucket per fault? A campaign on a release with several faults, each of whose buckets is then held against each plant.
+
+    python benchmarks/buckets.py --target SPEC [--planted] [--pair P:D ...] [--seconds N] [--seed N] --out FOLDER
+
+With ``--planted`` the faults of ``planted_release.py`` are put into a scratch copy of the release. What a bucket's program
+shows there is compared with what it shows where one plant is left out, plant by plant, and on the release itself. So that each
+plant has a bucket of its own, no bucket may be two plants', and each program shows its own fault and no other. Buckets that no
+plant is needed for are the release's own; on a release as it is, without ``--planted``, all are, and only the last is asked.
+The same command on the same FOLDER goes on, and asks again of what was found. Exit status: 0 if it is so, 1 if it is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from planted_release import FILE, PLANTS, planted
+
+from fuzz.campaign import CampaignOptions, run_campaign
+from fuzz.confirm import bugs
+from fuzz.launch import WorkerOptions
+from fuzz.process import WorkerProcess
+from fuzz.program import parse
+from fuzz.scratch import lay_out
+from fuzz.store import FINDINGS
+from fuzz.tally import is_believed
+from fuzz.targets import open_target
+
+PROGRAM_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """``shown`` is what its program shows; ``owners`` are the plants without any of which it does not show its own fault.
+
+    ``is_whole``: the campaign had the time to confirm and shrink it. ``is_releases``: the release shows it as it is.
+    """
+
+    signature: str
+    count: int
+    is_whole: bool
+    shown: tuple[str, ...]
+    owners: tuple[str, ...]
+    is_releases: bool
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one fault's, and shows that alone."""
+        return len(self.owners) + self.is_releases == 1 and (not self.is_whole or self.shown == (self.signature,))
+
+
+class Told:
+    """Tells what takes long; the findings are for the table."""
+
+    def started(self, *_: object) -> None:
+        pass
+
+    program_done = finding = finished = started
+
+    def phase(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+    note = phase
+
+
+def shown_on(folder: Path, programs: Sequence[str], scratch: Path) -> list[tuple[str, ...]]:
+    """The faults that each program shows on a target, run in a process in which none has run before."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    shown = []
+    with closing(WorkerProcess(WorkerOptions(sys.executable, folder, scratch))) as worker:
+        for program in programs:
+            worker.renew()
+            trace = worker.run(parse(program), PROGRAM_SECONDS)
+            shown.append(tuple(sorted({str(finding.signature) for finding in bugs(trace)})))
+    return shown
+
+
+def laid_out(release: Path, copy: Path, names: Sequence[str]) -> Path:
+    """A new copy of the release with these plants."""
+    shutil.rmtree(copy, ignore_errors=True)
+    lay_out(release, copy, FILE, planted((release / FILE).read_text(), names))
+    return copy
+
+
+def examine(entries: Sequence[dict[str, Any]], release: Path, names: Sequence[str], scratch: Path) -> list[Bucket]:
+    """Each bucket's program on the release with all plants, with all but each, and with none."""
+    programs = [entry["program"] for entry in entries]
+    bare = shown_on(release, programs, scratch)
+    full = shown_on(laid_out(release, scratch / "full", names), programs, scratch) if names else bare
+    without = {}
+    for place, name in enumerate(names):
+        print(f"without: {name}", file=sys.stderr)
+        others = [other for other in names if other != name]
+        without[name] = shown_on(laid_out(release, scratch / f"without{place}", others), programs, scratch)
+    found = []
+    for place, entry in enumerate(entries):
+        signature = entry["signature"]
+        owners = tuple(name for name in names if signature not in without[name][place])
+        is_whole = entry["examined"] and entry["reliability"][0] > 0
+        is_releases = signature in bare[place] and not owners
+        found.append(Bucket(signature, entry["count"], is_whole, full[place], owners, is_releases))
+    return found
+
+
+def homeless(buckets: Sequence[Bucket], names: Sequence[str]) -> list[str]:
+    """The plants that no bucket is of alone: never met, or merged with another."""
+    return [name for name in names if all(bucket.owners != (name,) for bucket in buckets)]
+
+
+def campaign(target: str, out: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """What it found and believes."""
+    options = CampaignOptions(
+        target,
+        out / "repros",
+        out / "campaign",
+        sys.executable,
+        tuple(given.pair),
+        seconds=given.seconds,
+        programs=given.programs,
+        seed=given.seed,
+    )
+    run_campaign(options, Told())
+    lines = (options.out / FINDINGS).read_text(encoding="utf-8").splitlines()
+    return [entry for entry in map(json.loads, lines) if is_believed(entry)]
+
+
+def table(buckets: Sequence[Bucket]) -> str:
+    rows = [f"{'bucket':90}  programs  whose"]
+    for bucket in sorted(buckets, key=lambda one: (not one.owners, one.owners, one.signature)):
+        whose = " + ".join(bucket.owners) or ("the release" if bucket.is_releases else "nobody's")
+        others = [one for one in bucket.shown if one != bucket.signature]
+        marks = ["not shrunk"] * (not bucket.is_whole) + [f"shows {', '.join(others)}, too"] * bool(others)
+        marks += ["does not show"] * (bucket.signature not in bucket.shown)
+        rows.append(f"{bucket.signature:90}  {bucket.count:8}  {'; '.join([whose, *marks])}")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--target", required=True, metavar="SPEC")
+    parser.add_argument("--planted", action="store_true", help="put the faults of planted_release.py into a copy of it")
+    parser.add_argument("--plant", action="append", choices=list(PLANTS), default=[], help="only these of them")
+    parser.add_argument("--pair", action="append", default=[], metavar="PREFILL:DECODE")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--programs", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    given = parser.parse_args()
+    names = (given.plant or list(PLANTS)) if given.planted or given.plant else []
+    with open_target(given.target) as target:
+        release = target.folder
+        if release is None:
+            parser.error(f"--target is {given.target}; expected one with a folder, such as pypi:0.5.23")
+        planted_at = laid_out(release, given.out / "target", names) if names else release
+        entries = campaign(f"path:{planted_at}", given.out, given)
+        buckets = examine(entries, release, names, given.out / "scratch")
+    print(table(buckets))
+    lost, wrong = homeless(buckets, names), [bucket for bucket in buckets if not bucket.is_own]
+    whole = sum(bucket.is_whole for bucket in buckets)
+    print(
+        f"{len(buckets)} buckets, {whole} of them shrunk; {len(names) - len(lost)} of {len(names)} plants have their own"
+    )
+    for name in lost:
+        print(f"no bucket of its own: {name}")
+    for bucket in wrong:
+        print(f"not one fault's alone: {bucket.signature}")
+    return int(bool(lost or wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
