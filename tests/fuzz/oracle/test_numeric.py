@@ -12,6 +12,7 @@ import torch
 
 from fuzz.oracle.numeric import matches_reference
 from fuzz.oracle.view import Fault, StepView
+from stubs.layer import layer_of
 from stubs.live import History
 from stubs.model_attention import sinks_of
 from stubs.plan import RowPlan
@@ -39,6 +40,7 @@ class Case:
         self.world = World(num_heads=HEADS, num_kv_heads=KV_HEADS, head_dim=DIM, **world)
         dtype = getattr(torch, self.world.dtype)
         self.prefix, self.count, self.before = prefix, count, 2
+        self.scale = layer_of(self.world, 0).scaling
         tokens = self.before + count
         widths = (HEADS, KV_HEADS, KV_HEADS)
         self.q, self.k, self.v = (
@@ -60,7 +62,7 @@ class Case:
             k, v = (t[rows].view(row.count, KV_HEADS, DIM) for t in (self.k, self.v))
             q = self.q[rows].view(row.count, HEADS, DIM)
             keys, values = torch.cat([history.k, k]), torch.cat([history.v, v])
-            parts.append(attend(q, keys, values, scale=DIM**-0.5, mask=seen, logit_cap=logit_cap, sinks=sinks))
+            parts.append(attend(q, keys, values, scale=self.scale, mask=seen, logit_cap=logit_cap, sinks=sinks))
         return torch.cat(parts).to(self.q.dtype).flatten(1)
 
     def judge(self, out: torch.Tensor) -> list[Fault]:
@@ -174,6 +176,35 @@ def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_rea
     out = case.output(mask(CAUSAL))
     live.target = [truth]
     assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend"]
+
+
+@pytest.mark.parametrize("dtype", ["fp8_e4m3", "fp8_e5m2"])
+def test_own_kv_that_is_not_rounded_as_the_pool_rounds_it_is_no_fault(dtype: str) -> None:
+    case = Case(0, 8, dtype="bfloat16", kv_dtype=dtype)  # so many keys that a rounding of them shows
+    assert case.judge(case.output(torch.ones(8, 8).tril().bool())) == []
+
+
+def test_a_wrong_rule_is_named_over_own_kv_that_is_not_rounded() -> None:
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3")
+    case.k *= 2
+    assert signatures(case.judge(case.output(mask("00010 00011")))) == ["numeric/prefix_ignored/Leaf.forward_extend"]
+
+
+def test_own_kv_is_rounded_nowhere_but_in_a_pool_of_fp8() -> None:
+    case = Case(3, 2, dtype="bfloat16")
+    out = case.output(mask(CAUSAL))
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    assert signatures(case.judge(out)) == ["numeric/wrong_output/Leaf.forward_extend"]
+
+
+@pytest.mark.parametrize(("query_scalar", "beyond"), [(0, 0.16), (32, 0.16), (2, 0.31)])
+def test_a_rounding_to_fp8_goes_farther_where_logits_are_farther_apart(query_scalar: int, beyond: float) -> None:
+    """Scaled by 2 ** -0.5 instead of 8 ** -0.5 they are twice as far apart; none are nearer than that."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", query_scalar=query_scalar)
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    right = case.output(mask(CAUSAL)).float()
+    assert case.judge(right + (beyond - 0.02) * (1 + right.abs())) == []
+    assert case.judge(right + beyond * (1 + right.abs())) != []
 
 
 def test_logits_far_from_0_cost_precision() -> None:
