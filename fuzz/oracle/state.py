@@ -103,7 +103,7 @@ def kv_left_to_the_model(view: StepView) -> list[Fault]:
     layers = [tap.layer_index for tap in view.taps if tap.stored]
     return [
         Fault(
-            Signature("state", "save_kv_cache_ignored", view.place),
+            Signature("state", "save_kv_cache_ignored", view.place_of_kv),
             f"{view.plan.mode} on {type(view.leaf).__name__} writes K and V though save_kv_cache is False",
             f"layers {layers} wrote to KV buffers; models that write K and V themselves call them so",
         )
@@ -160,7 +160,7 @@ _KV_FAULTS = {
 
 def _kv_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
     return Fault(
-        Signature("state", kind, view.place),
+        Signature("state", kind, view.place_of_kv),
         f"{view.plan.mode} on {type(view.leaf).__name__} {_KV_FAULTS[kind]}",
         f"{name}: {detail}",
     )

@@ -60,6 +60,12 @@ class StepView:
         return f"{type(self.leaf).__name__}.{self.plan.mode}"
 
     @property
+    def place_of_kv(self) -> str:
+        """Where a wrong row of KV is put: one method stores for all modes it serves, a graph replays what it recorded."""
+        by_mode = self.replayed or not self.plan.tokens  # where nothing was to be stored no method did it
+        return self.place if by_mode else f"{type(self.leaf).__name__}.{self.method}"
+
+    @property
     def method(self) -> str:
         """The leaf's method that served the step: SGLang sends decode to one and everything else to another."""
         return "forward_decode" if self.plan.forward_batch.forward_mode.is_decode() else "forward_extend"

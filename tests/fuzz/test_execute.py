@@ -108,9 +108,9 @@ def test_real_runner_takes_the_same_steps(real_worker: RealWorker, name: str, mo
 
 # What tests.fuzz.planted plants, in its order -> the findings, as signature and op, of one extend and two decodes.
 PLANTED = {
-    "stray write": [("state/stray_kv_write/TorchNativeAttnBackend.decode", 1)],
+    "stray write": [("state/stray_kv_write/TorchNativeAttnBackend.forward_decode", 1)],
     # The second decode reads what the first did not write, and is none the worse for it: the executor has put it right.
-    "no write": [("state/kv_not_written/TorchNativeAttnBackend.decode", 1)],
+    "no write": [("state/kv_not_written/TorchNativeAttnBackend.forward_decode", 1)],
     "changed input": [("state/input_changed/TorchNativeAttnBackend.positions", 1)],
     "history": [("state/history_dependent/TorchNativeAttnBackend.output.decode", 2)],
     "nan": [("numeric/nan/TorchNativeAttnBackend.forward_decode", 1)],

@@ -27,6 +27,13 @@ class Metadata:
     max_extend_len: int = 1
 
 
+class Decode(str):
+    """The mode of a decode."""
+
+    def is_decode(self) -> bool:
+        return True
+
+
 class Leaf:
     def __init__(self, metadata: Any) -> None:
         self.forward_metadata = metadata
@@ -65,7 +72,7 @@ class Case:
         live = [SimpleNamespace(request_id=i, slots=slots, window_slots=[]) for i, slots in OWN.items()]
         rows = (RowPlan(live[0], 0, 1, 2), RowPlan(live[1], 1, 1, 1))  # type: ignore[arg-type]
         runner = SimpleNamespace(token_to_kv_pool=self.pool)
-        plan = StepPlan("decode", False, runner, SimpleNamespace(forward_mode="decode"), rows)
+        plan = StepPlan("decode", False, runner, SimpleNamespace(forward_mode=Decode()), rows)
         view = StepView(
             world=World(),
             plan=plan,

@@ -87,7 +87,7 @@ def test_row_written_elsewhere_is_a_stray_write(slot: int) -> None:
     case = Case()
     case.pool.v_buffer[1][slot, 0, 1] = 5.0
     assert told(kv_written_where_told(case.view())) == [
-        ("state/stray_kv_write/Leaf.decode", f"V of layer 1: rows [{slot}] are not among [5, 2]")
+        ("state/stray_kv_write/Leaf.forward_decode", f"V of layer 1: rows [{slot}] are not among [5, 2]")
     ]
 
 
@@ -105,7 +105,9 @@ def test_nan_that_stays_is_no_write_and_one_that_comes_is() -> None:
 def test_row_that_was_not_written() -> None:
     case = Case()
     case.pool.k_buffer[0][2] = 1000.0
-    assert told(kv_written_where_told(case.view())) == [("state/kv_not_written/Leaf.decode", "K of layer 0: rows [2]")]
+    assert told(kv_written_where_told(case.view())) == [
+        ("state/kv_not_written/Leaf.forward_decode", "K of layer 0: rows [2]")
+    ]
 
 
 def test_rows_swapped_between_requests_are_both_wrong() -> None:
@@ -115,7 +117,7 @@ def test_rows_swapped_between_requests_are_both_wrong() -> None:
     tap.k[1] = 7.0
     case.pool.k_buffer[0][LOC] = tap.k[[1, 0]].view(2, HEADS, DIM)
     assert told(kv_written_where_told(replace(view, taps=[tap]))) == [
-        ("state/kv_not_written/Leaf.decode", "K of layer 0: rows [5, 2]")
+        ("state/kv_not_written/Leaf.forward_decode", "K of layer 0: rows [5, 2]")
     ]
 
 
@@ -153,8 +155,8 @@ def test_kv_stored_scaled_is_no_fault() -> None:
 
 def test_kv_stored_without_its_scale_is_told_from_kv_not_stored() -> None:
     assert told(kv_written_where_told(stored(1, 4))) == [
-        ("state/kv_stored_unscaled/Leaf.decode", "K of layer 0: rows [5, 2]"),
-        ("state/kv_stored_unscaled/Leaf.decode", "K of layer 1: rows [5, 2]"),
+        ("state/kv_stored_unscaled/Leaf.forward_decode", "K of layer 0: rows [5, 2]"),
+        ("state/kv_stored_unscaled/Leaf.forward_decode", "K of layer 1: rows [5, 2]"),
     ]
     assert [fault.signature.kind for fault in kv_written_where_told(stored(2, 16))] == ["kv_not_written"] * 2
 
@@ -228,7 +230,7 @@ def test_a_layer_that_writes_kv_though_told_not_to() -> None:
     view = Case().view(taps=[made[0], replace(made[1], stored=True)])
     assert told(kv_left_to_the_model(view)) == [
         (
-            "state/save_kv_cache_ignored/Leaf.decode",
+            "state/save_kv_cache_ignored/Leaf.forward_decode",
             "layers [1] wrote to KV buffers; models that write K and V themselves call them so",
         )
     ]
