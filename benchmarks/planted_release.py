@@ -68,20 +68,21 @@ def _uncausal(honest):
     "decode of two writes a foreign row": """
 @_planted(_Native, "forward_decode")
 def _stray(honest):
-    def forward_decode(self, q, k, v, layer, forward_batch, **named):
+    def forward_decode(self, q, k, v, layer, forward_batch, *given, **named):
         if forward_batch.batch_size > 1:
             self.token_to_kv_pool.get_key_buffer(layer.layer_id)[-1] += 1
-        return honest(self, q, k, v, layer, forward_batch, **named)
+        return honest(self, q, k, v, layer, forward_batch, *given, **named)
 
     return forward_decode
 """,
     "extend of three leaves a row unwritten": """
 @_planted(_Native, "forward_extend")
 def _unwritten(honest):
-    def forward_extend(self, q, k, v, layer, forward_batch, **named):
-        values, last = self.token_to_kv_pool.get_value_buffer(layer.layer_id), forward_batch.out_cache_loc[-1]
+    def forward_extend(self, q, k, v, layer, forward_batch, *given, **named):
+        values = self.token_to_kv_pool.get_value_buffer(layer.layer_id)
+        last = forward_batch.out_cache_loc[-1] % len(values)  # a window's own pool is smaller
         before = values[last].clone()
-        out = honest(self, q, k, v, layer, forward_batch, **named)
+        out = honest(self, q, k, v, layer, forward_batch, *given, **named)
         if forward_batch.batch_size > 2:
             values[last] = before
         return out
