@@ -8,8 +8,11 @@ padding, nor logits.
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
 
 import torch
 
@@ -145,9 +148,7 @@ _EXPLANATIONS = (
     _Rule(("window_short_by_one",), window_delta=-1),
     _Rule(("window_long_by_one",), window_delta=1),
     _Rule(("logit_cap_ignored",), ignores_logit_cap=True),
-    _Rule(("window_ignored", "logit_cap_ignored"), ignores_window=True, ignores_logit_cap=True),
     _Rule(("temperature_ignored",), ignores_temperature=True),
-    _Rule(("logit_cap_ignored", "temperature_ignored"), ignores_logit_cap=True, ignores_temperature=True),
     _Rule(("sinks_ignored",), sinks_counted=0),
     _Rule(("sinks_counted_twice",), sinks_counted=2),
     _Rule(("tree_mask_ignored",), ignores_tree=True),
@@ -158,6 +159,19 @@ _EXPLANATIONS = (
 )
 # Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
 _SCALE_EXPLANATIONS = (_Rule(("stored_kv_wrong",), pool="scaled"), _Rule(("kv_scale_ignored",), pool="unscaled"))
+# What one backend may leave out beside another: two or three of these are a fault each.
+_LEFT_OUT: dict[str, dict[str, Any]] = {
+    "window_ignored": {"ignores_window": True},
+    "logit_cap_ignored": {"ignores_logit_cap": True},
+    "temperature_ignored": {"ignores_temperature": True},
+    "tree_mask_ignored": {"ignores_tree": True},
+    "kv_scale_ignored": {"pool": "unscaled"},
+}
+_SEVERAL_LEFT_OUT = tuple(
+    _Rule(kinds, **dict(ChainMap(*(_LEFT_OUT[kind] for kind in kinds))))
+    for count in (2, 3)
+    for kinds in combinations(_LEFT_OUT, count)
+)
 
 
 def what_is_wrong(view: StepView) -> tuple[str, ...]:
@@ -173,7 +187,8 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> _Rule:
     """The first wrong rule under which every wrong row is right; the right one if there is none."""
-    for kind in _SCALE_EXPLANATIONS * bool(view.world.kv_scale) + _EXPLANATIONS:
+    kinds = _SCALE_EXPLANATIONS + _EXPLANATIONS + _SEVERAL_LEFT_OUT
+    for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
         for rule in (kind, *_own_as_given(view, kind)):
             if all(_explains(view, row, rule) for row in wrong):
                 return rule

@@ -222,6 +222,28 @@ def test_two_limits_ignored_are_two_faults() -> None:
     ]
 
 
+def test_a_tree_and_a_cap_ignored_are_two_faults() -> None:
+    case = Case(2, 3, tree=mask("100 110 101"), logit_cap=3)
+    assert signatures(case.judge(case.output(mask("11100 11110 11111")))) == [
+        "numeric/logit_cap_ignored/Leaf.forward_extend",
+        "numeric/tree_mask_ignored/Leaf.forward_extend",
+    ]
+
+
+def test_three_limits_ignored_are_three_faults() -> None:
+    case = Case(3, 2, sliding_window=2, logit_cap=3, xai_temperature_len=2)
+    assert signatures(case.judge(case.output(mask("11110 11111")))) == [
+        "numeric/window_ignored/Leaf.forward_extend",
+        "numeric/logit_cap_ignored/Leaf.forward_extend",
+        "numeric/temperature_ignored/Leaf.forward_extend",
+    ]
+
+
+def test_a_limit_ignored_is_one_fault_whatever_else_the_world_has() -> None:
+    case = Case(3, 2, sliding_window=2, logit_cap=3)
+    assert signatures(case.judge(case.output(mask("01110 00111")))) == ["numeric/logit_cap_ignored/Leaf.forward_extend"]
+
+
 def test_tree_attended_as_a_chain_is_named() -> None:
     case = Case(2, 3, tree=mask("100 110 101"))
     out = case.output(mask("11100 11110 11111"))
