@@ -192,8 +192,9 @@ class _Party:
         if found is not None:
             return BOTH, f"{bug.fixed} shows it, too: {found.title}"
         shrunk = traces[0]
-        other = next((finding.title for finding in shrunk.findings), "" if shrunk.steps else "no step was run")
-        if shrunk.verdict in UNTOLD or not shrunk.steps and not shrunk.findings:
+        told = shrunk.steps or not shown[0].ops  # a fault at start-up needs no step
+        other = next((finding.title for finding in shrunk.findings), "" if told else "no step was run")
+        if shrunk.verdict in UNTOLD or not told and not shrunk.findings:
             return UNCLEAR, f"{bug.fixed} does not come to the end of it: {other}"
         return DETECTED, f"{bug.fixed} has another answer to it: {other}" if other else ""
 

@@ -42,16 +42,21 @@ def draw_kind(choices: Choices, world: World) -> World:
     narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
     if choices.chance(1, 12) and narrower:
         world = replace(world, v_head_dim=choices.pick(narrower))
-    if not world.window_tokens and choices.chance(1, 16):
-        world = replace(world, wrapper=choices.pick(("linear", "tbo") if _may_overlap(world) else ("linear",)))
-        if world.wrapper == "linear":
-            return _with_linear_layers(choices, world)
+    if not world.window_tokens and choices.chance(1, 8):
+        is_split = _may_overlap(world) and choices.chance(2, 3)
+        return (_with_overlap if is_split else _with_linear_layers)(choices, world)
     return world
 
 
 def _may_overlap(world: World) -> bool:
     """Pinned off elsewhere: see fuzz.axes."""
-    return not world.graph and bool(world.save_kv_cache) and world.spec_algorithm in ("", "EAGLE")
+    return bool(world.save_kv_cache) and world.spec_algorithm in ("", "EAGLE")
+
+
+def _with_overlap(choices: Choices, world: World) -> World:
+    """Two-batch overlap. Its graphs are of even batches: of an odd number of requests the largest is rounded up past them."""
+    world = replace(world, wrapper="tbo")
+    return replace(world, max_running_requests=3, graph_max=0) if choices.chance(1, 2) else world
 
 
 def _with_linear_layers(choices: Choices, world: World) -> World:
@@ -60,7 +65,7 @@ def _with_linear_layers(choices: Choices, world: World) -> World:
     Then the prefix cache is either off or as SGLang serves such a model by default: on pages of one token, without overlap.
     """
     # Pinned: SGLang's pool for such models has one head dim, and no model has sinks beside linear layers.
-    world = replace(world, v_head_dim=0)
+    world = replace(world, wrapper="linear", v_head_dim=0)
     if world.sinks or choices.chance(1, 3):
         return world
     cached = world.page_size == 1 and choices.chance(1, 2)

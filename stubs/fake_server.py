@@ -59,8 +59,11 @@ class FakeServer:
         inputs = [(tap.q, tap.k, tap.v) for tap in taps]
         return self._run(plan, backend, inputs)
 
+    def _is_split(self, plan: StepPlan) -> bool:
+        return self.world.wrapper == "tbo" and not plan.on_draft and not plan.is_padded and bool(plan.rows)
+
     def _run(self, plan: StepPlan, backend: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
-        if self.world.wrapper == "tbo" and not plan.on_draft and not plan.is_padded and plan.rows:
+        if self._is_split(plan):
             return run_overlapped(backend, plan.runner.radix_layers, plan.forward_batch, inputs)
         writes_itself = None if self.world.save_kv_cache else plan.runner.token_to_kv_pool
         return run_layers(backend, plan.runner.radix_layers, plan.forward_batch, inputs, writes_itself)
@@ -72,6 +75,9 @@ class FakeServer:
             run, inputs = DraftRun(backend, plan.draft.logits), [(tap.q, tap.k, tap.v) for tap in taps]
             return run_draft(run, plan.runner, self.world, plan.forward_batch, inputs), backend
         backend = build_draft_backend(plan.runner) if plan.on_draft else self.rebuild_backend()
+        if self._is_split(plan):
+            inputs = [(tap.q, tap.k, tap.v) for tap in taps]
+            return run_overlapped(backend, plan.runner.radix_layers, plan.forward_batch, inputs, is_fresh=True), backend
         if not sglang_batch.needs_forward_metadata(plan.forward_batch):  # planned already, for the graph
             backend.init_forward_metadata(plan.forward_batch)
         return self.replay(plan, taps, backend), backend

@@ -206,7 +206,7 @@ class GraphRunner:
         batch = self._batch(size)
         graph = Graph(host=(self.buffers.seq_lens_cpu,))
         with sglang.forward_context(self.backend, batch):
-            sglang_graph.plan_capture(self.backend, batch)
+            self._plan_capture(batch)
             self._run(batch)
             sglang_graph.after_warm_up(self.backend)
             with graph.capture():
@@ -214,6 +214,9 @@ class GraphRunner:
         select = getattr(self.backend, "_select_backend", None)
         leaf = self.backend if select is None else select(batch.forward_mode)
         return Captured(graph, batch, outs, getattr(leaf, "forward_metadata", None))
+
+    def _plan_capture(self, batch: Any) -> None:
+        sglang_graph.plan_capture(self.backend, batch)
 
     def _run(self, batch: Any) -> list[torch.Tensor]:
         sglang_graph.plan_in_graph(self.backend, batch)

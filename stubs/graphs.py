@@ -8,6 +8,7 @@ from typing import Any
 from stubs import sglang_graph
 from stubs.graph import HostRead
 from stubs.graph_draft import DraftGraphRunner
+from stubs.graph_overlap import OverlapGraphRunner
 from stubs.graph_runner import ExtendGraphRunner, GraphRunner
 from stubs.refusal import Refused
 from stubs.world import World
@@ -38,7 +39,8 @@ def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> 
     if world.device != "cpu":
         raise Refused("graphs are captured on the CPU alone; on a GPU use a world with graph 0")
     mode, width = ("TARGET_VERIFY", world.spec_draft_tokens) if world.is_speculative else ("DECODE", 1)
-    runner = GraphRunner(target, target.attn_backend, mode, width)
+    kind = OverlapGraphRunner if world.wrapper == "tbo" else GraphRunner
+    runner = kind(target, target.attn_backend, mode, width)
     runner.capture()
     target.decode_cuda_graph_runner = target.graph_runner = runner  # the name of today, and that up to 0.5.12
     extend, decode = None, None

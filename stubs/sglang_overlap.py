@@ -22,22 +22,30 @@ def overlapped_backend(make: Callable[[], Any]) -> Any:
     return _found(WRAPPER).init_new(make)
 
 
-def run_overlapped(backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: Sequence[LayerInput]) -> list[Tap]:
+def run_overlapped(
+    backend: Any, layers: Sequence[Any], forward_batch: Any, inputs: Sequence[LayerInput], *, is_fresh: bool = False
+) -> list[Tap]:
     """A step's attention layers, one half of the batch after the other in each, as a model interleaves them.
 
     The split is SGLang's own, as the scheduler asks for it; a half without tokens runs nothing, as in a model.
+    ``is_fresh``: the backend has planned nothing yet, though another may have.
     """
     with torch.no_grad(), forward_context(backend, forward_batch):
-        _split(forward_batch)
-        if needs_forward_metadata(forward_batch):
+        split(forward_batch)
+        if is_fresh or needs_forward_metadata(forward_batch):
             backend.init_forward_metadata(forward_batch)
         return [_layer(backend, layer, forward_batch, index, inputs[index]) for index, layer in enumerate(layers)]
 
 
+def halves(backend: Any, forward_batch: Any) -> list[tuple[Any, Any, tuple[int, int]]]:
+    """The halves of a batch that was split: the backend of each, its batch, and its rows of the whole."""
+    pairs = zip(backend.children, forward_batch.tbo_children, strict=True)
+    return [(half, batch, batch.tbo_parent_token_range) for half, batch in pairs]
+
+
 def _layer(backend: Any, layer: Any, forward_batch: Any, index: int, given: LayerInput) -> Tap:
     outs = []
-    for half, batch in zip(backend.children, forward_batch.tbo_children, strict=True):
-        start, end = batch.tbo_parent_token_range
+    for half, batch, (start, end) in halves(backend, forward_batch):
         if end > start:
             q, k, v = (tensor[start:end] for tensor in given)
             with forward_context(half, batch):
@@ -45,7 +53,7 @@ def _layer(backend: Any, layer: Any, forward_batch: Any, index: int, given: Laye
     return Tap(index, *given, torch.cat(outs))
 
 
-def _split(forward_batch: Any) -> None:
+def split(forward_batch: Any) -> None:
     """The halves of ``forward_batch``, by SGLang's split: between requests, or within one that is as long as all others."""
     mode, spec_info = forward_batch.forward_mode, forward_batch.spec_info
     width = _function("get_token_num_per_seq")(forward_mode=mode, spec_info=spec_info)

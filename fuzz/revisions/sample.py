@@ -85,7 +85,7 @@ def run_of(trace: Trace, repro: Repro) -> Run:
         for finding in trace.findings:
             if finding.verdict is verdict:
                 return Run(verdict.value, " ".join(f"{finding.title}: {finding.message}".split())[:500])
-    if not trace.steps:
+    if not trace.steps and repro.program.ops:  # a fault at start-up needs no step
         return Run("infra", "no step was run")
     return Run("clean", "every run was completed without a finding")
 

@@ -1,4 +1,7 @@
-"""An executor without SGLang: each op calls ``step(kind, seed)`` of whatever package ``sglang`` the target holds."""
+"""An executor without SGLang: each op calls ``step(kind, seed)`` of whatever package ``sglang`` the target holds.
+
+Where it has a ``start()`` that is called first.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,10 @@ def execute(program: Program) -> Trace:
     started = time.monotonic()
     steps: list[Step] = []
     findings: list[Finding] = []
+    try:
+        getattr(_target, "start", int)()
+    except Exception as error:  # noqa: BLE001 - the target's failures are values
+        return Trace((), (_finding(error, 0, "start-up"),), time.monotonic() - started, _target.__version__)
     for index, op in enumerate(program.ops):
         slot.begin_op(index)
         verdict = Verdict.OK

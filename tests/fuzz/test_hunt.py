@@ -18,6 +18,13 @@ FAULTY = """
         if kind == "decode":
             raise ArithmeticError("the decode sum is off")
 """
+STARTLESS = """
+    def start():
+        raise ArithmeticError("the start-up sum is off")
+
+    def step(kind, seed):
+        pass
+"""
 OTHER = """
     def step(kind, seed):
         if kind == "decode":
@@ -58,6 +65,12 @@ def test_a_fault_that_the_fixed_release_lacks_is_detected(hunted: object) -> Non
     assert result.detail == ""
     assert result.programs > 0
     assert result.ops == 2  # an extend and the decode
+
+
+def test_a_fault_at_start_up_needs_no_step_to_be_gone(hunted: object) -> None:
+    result = hunted(STARTLESS, CLEAN)  # type: ignore[operator]
+    assert (result.state, result.ops, result.detail) == ("detected", 0, "")
+    assert result.signature == "contract/ArithmeticError/start"
 
 
 def test_a_fault_that_both_show_is_not(hunted: object) -> None:

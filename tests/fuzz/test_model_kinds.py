@@ -51,6 +51,13 @@ def test_linear_layers_come_first_as_sglang_serves_such_models() -> None:
     assert {(world.v_head_dim, world.sinks) for world in first} == {(0, 0)}
 
 
+def test_graphs_of_two_batch_overlap_are_drawn_past_the_requests_there_may_be() -> None:
+    worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(600)]
+    rounded = [world for world in worlds if world.graph and world.graph_sizes[-1] > world.max_running_requests]
+    assert len(rounded) >= 6
+    assert {world.wrapper for world in rounded} == {"tbo"}
+
+
 def test_the_window_pool_is_the_smaller_one_and_holds_a_request() -> None:
     for world in WORLDS:
         if world.window_tokens:

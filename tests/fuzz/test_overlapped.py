@@ -47,6 +47,36 @@ def test_halves_of_a_verify_are_served_right(
     ) == (3, ())
 
 
+@pytest.mark.parametrize("release", ["0.5.12", "0.5.16", "0.5.23"])
+@pytest.mark.parametrize(("prefill", "decode"), PAIRS[:3])
+def test_halves_in_a_graph_are_served_right(real_worker: RealWorker, release: str, prefill: str, decode: str) -> None:
+    # Three requests are padded to four, and one to two.
+    ops = (FIRST, Decode((0, 1)), Extend((Row(2, 30),)), Decode((0, 1, 2)), Decode((1,)), Idle())
+    trace = run(real_worker(release), prefill, decode, *ops, num_layers=2, graph=1)
+    modes = ["extend", "decode_graph", "extend", "decode_graph", "decode_graph", "idle"]
+    assert ([step.mode for step in trace.steps], signatures(trace)) == (modes, [])
+
+
+@pytest.mark.parametrize(("topk", "width"), [(1, 3), (2, 4)])
+def test_halves_of_a_verify_in_a_graph_are_served_right(real_worker: RealWorker, topk: int, width: int) -> None:
+    draft = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": topk, "spec_draft_tokens": width}
+    ops = (FIRST, Verify((0, 1), (1, 2)), Verify((0, 1), (2, 1), 0), Verify((1,), (1,), 0))
+    trace = run(real_worker("0.5.23"), "triton", "fa3", *ops, graph=1, **draft)
+    assert (
+        [step.mode for step in trace.steps].count(f"verify_{['chain', 'tree'][topk - 1]}_prefill_graph"),
+        trace.findings,
+    ) == (3, ())
+
+
+def test_a_backend_with_less_room_than_the_padded_batch_needs_is_found_out(real_worker: RealWorker) -> None:
+    odd = {"graph": 1, "max_running_requests": 3}
+    trace = run(real_worker("0.5.12"), "fa3", "flashinfer", FIRST, **odd)
+    assert signatures(trace) == ["contract/RuntimeError/FlashInferIndicesUpdaterDecode.call_begin_forward"]
+    assert signatures(run(real_worker("0.5.23"), "fa3", "flashinfer", FIRST, **odd)) == []
+    trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, **odd)
+    assert signatures(trace) == ["contract/RuntimeError/TritonAttnBackend._fill_kv_indptr_and_indices"]
+
+
 def test_a_mixed_batch_with_one_long_prompt_is_cut_where_no_request_ends(real_worker: RealWorker) -> None:
     trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, Mixed((Row(2, 9),), (0, 1)))
     assert signatures(trace) == ["bounds/contract_breach/flash_attn_with_kvcache.cu_seqlens_q"]
@@ -57,7 +87,7 @@ def test_a_mixed_batch_of_even_halves_is_served_right(real_worker: RealWorker) -
     assert signatures(trace) == []
 
 
-@pytest.mark.parametrize("fields", [{"graph": 1}, {"save_kv_cache": 0}, {"wrapper": "other"}])
+@pytest.mark.parametrize("fields", [{"save_kv_cache": 0}, {"wrapper": "other"}])
 def test_what_a_world_cannot_have_with_it(fields: dict[str, Any]) -> None:
     with pytest.raises(WorldError, match="wrapper"):
         World(**{"wrapper": "tbo", **fields}).check()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.interval import interval
-from fuzz.program import Program
+from fuzz.program import Extend, Program, Row
 from fuzz.repro import Repro
 from fuzz.revisions.sample import Run, Sample, clean_runs_for, run_of
 from fuzz.trace import Step, Trace
@@ -122,3 +124,11 @@ def test_a_breach_is_the_repros_by_its_rule_or_by_the_words_of_its_title(
     trace = Trace((Step(0, "verify", Verdict.BUG, 0.0, {}),), (finding,), 0.0, "9.1")
     repro = Repro(Program(World(), ()), Signature.parse(signature), title=title)
     assert run_of(trace, repro) == Run(state, "bounds/contract_breach/f.page_table:id")
+
+
+def test_a_run_without_steps_is_clean_where_the_program_has_none() -> None:
+    trace = Trace((), (), 0.0, "9.1")
+    start_up = Repro(Program(World(), ()), Signature.parse("contract/ValueError/start"))
+    assert run_of(trace, start_up).state == "clean"
+    whole = replace(start_up, program=Program(World(), (Extend((Row(0, 2),)),)))
+    assert run_of(trace, whole) == Run("infra", "no step was run")
