@@ -1,12 +1,14 @@
 """Stand-ins for flashinfer's TensorRT-LLM kernels for latent attention: refuse what is outside the contract, then answer.
 
 Signatures are flashinfer 0.6.8 to 0.7.2's, which SGLang calls by name. The contract is read from SGLang's call sites
-and from flashinfer's Python wrappers; it was not checked against the compiled kernels. Differences: float32, any
+and from flashinfer's Python wrappers; it was not checked against the compiled kernels. That LSE is in base 2 is read
+in what computes it (``lse.cuh``), and so does SGLang take it of a decode over several GPUs. Differences: float32, any
 latent and any rotary width are allowed, and all backends are one.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -51,7 +53,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     """Causal absorbed attention: query [B, n, H, latent + rotary], the last n positions, over [pages, page, the same].
 
     ``block_tables`` int32 [B, P], ``seq_lens`` int32 [B] with the rows' own keys. The answer is [B, n, H, latent], its
-    LSE [B * n, H] natural. Raises ContractBreach, and StandInGap for what SGLang uses over several GPUs alone.
+    LSE [B * n, H] in base 2, natural of cute-dsl. Raises ContractBreach, and StandInGap for what SGLang uses over several GPUs alone.
     """
     given = {"sparse_mla_top_k": sparse_mla_top_k or None, "enable_dcp": enable_dcp or None, "out": out}
     require_absent(DECODE, sinks=sinks, skip_softmax=skip_softmax_threshold_scale_factor, **given, **options)
@@ -74,7 +76,8 @@ def trtllm_batch_decode_with_kv_cache_mla(
     rules, starts = Rules(scale=float(bmm1_scale), causal=True), list(range(0, batch * rows, rows))
     attend(query.flatten(0, 1), None, keys, keys[..., :kv_lora_rank], starts, counts, lengths, rules, answer, lse)
     answer = (answer * float(bmm2_scale)).to(query.dtype).view(batch, rows, heads, kv_lora_rank)
-    return (answer, lse.T.contiguous()) if return_lse else answer
+    base = 1.0 if backend == "cute-dsl" else math.log(2)
+    return (answer, lse.T.contiguous() / base) if return_lse else answer
 
 
 @closed_kernel
@@ -103,8 +106,8 @@ def trtllm_ragged_attention_deepseek(
 ) -> torch.Tensor | Answer:
     """Attention of packed query [T, H, D] over packed key [S, H, D] and value [S, H, Dv], as both ``cum_seq_lens`` say.
 
-    Both are int32 [B + 1]; ``seq_lens`` [B] are the keys of each request. The answer is [T, H, Dv], its LSE [T, H]
-    natural; rows of a request without keys are whatever the memory held: NaN. Raises ContractBreach.
+    Both are int32 [B + 1]; ``seq_lens`` [B] are the keys of each request. The answer is [T, H, Dv], its LSE [T, H] in
+    base 2; rows of a request without keys are whatever the memory held: NaN. Raises ContractBreach.
     """
     require_absent(RAGGED, sinks=attention_sinks, skip_softmax=skip_softmax_threshold_scale_factor, **options)
     if window_left >= 0:
@@ -128,4 +131,4 @@ def trtllm_ragged_attention_deepseek(
     rules = Rules(scale=float(bmm1_scale), causal=is_causal)
     attend(query, None, key[places], value[places], queries[:-1], with_keys, lengths, rules, answer, lse)
     result.copy_(answer * float(bmm2_scale))
-    return (result, lse.T.contiguous()) if return_lse else result
+    return (result, lse.T.contiguous() / math.log(2)) if return_lse else result

@@ -36,21 +36,21 @@ def test_models_of_other_kinds_are_served_right(real_worker: RealWorker, name: s
     assert ([step.mode for step in trace.steps], signatures(trace)) == (MODES[name], [])
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        "trtllm_mla:triton",
-        "fa3:trtllm_mla",
-        "trtllm_mla:flashinfer",
-        "triton:flashmla",
-        "trtllm_mla:cutedsl_mla",
-    ],
-)
+@pytest.mark.parametrize("pair", ["fa3:trtllm_mla", "triton:flashmla", "triton:cutedsl_mla"])
 def test_backends_of_latent_attention_alone_serve_it_right(real_worker: RealWorker, pair: str) -> None:
     plain = next(attempts(pair, "cpu"))
     trace = real_worker("0.5.23").run(plain.program, SECONDS)
     assert {step.mode for step in trace.steps} == set(plain.modes)
     assert signatures(trace) == []
+
+
+@pytest.mark.parametrize("decode", ["triton", "flashinfer", "cutedsl_mla"])
+def test_trtllm_mla_serves_right_what_has_no_prefix(real_worker: RealWorker, decode: str) -> None:
+    plain = next(attempts(f"trtllm_mla:{decode}", "cpu"))
+    trace = real_worker("0.5.23").run(plain.program, SECONDS)
+    assert {step.mode for step in trace.steps} == set(plain.modes)
+    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["extend_prefix", "mixed"]
+    assert signatures(trace) == ["numeric/wrong_output/TRTLLMMLABackend.forward_extend"]
 
 
 def test_a_mixed_batch_is_no_prompt_to_flashmla(real_worker: RealWorker) -> None:
@@ -74,17 +74,25 @@ def chunked(pair: str, prefix_chunk: int) -> Program:
     return Program(replace(with_latent(world), prefix_chunk=prefix_chunk), CHUNKED)
 
 
+@pytest.mark.parametrize("pair", ["flashinfer:fa3", "flashmla:triton"])
+def test_prefixes_are_attended_to_without_absorption(real_worker: RealWorker, pair: str) -> None:
+    assert signatures(real_worker("0.5.23").run(chunked(pair, 4096), SECONDS)) == []
+
+
 @pytest.mark.parametrize(
-    ("pair", "prefix_chunk"), [("trtllm_mla:triton", 7), ("flashinfer:fa3", 4096), ("flashmla:triton", 4096)]
+    ("pair", "prefix_chunk", "backend"),
+    [
+        ("flashinfer:fa3", 7, "FlashInferMLAAttnBackend"),
+        ("trtllm_mla:triton", 7, "TRTLLMMLABackend"),
+        ("trtllm_mla:triton", 4096, "TRTLLMMLABackend"),
+    ],
 )
-def test_prefixes_are_attended_to_without_absorption(real_worker: RealWorker, pair: str, prefix_chunk: int) -> None:
-    assert signatures(real_worker("0.5.23").run(chunked(pair, prefix_chunk), SECONDS)) == []
-
-
-def test_parts_whose_weights_have_another_base_are_found(real_worker: RealWorker) -> None:
+def test_parts_whose_weights_have_another_base_are_found(
+    real_worker: RealWorker, pair: str, prefix_chunk: int, backend: str
+) -> None:
     """SGLang merges flashinfer's LSE, of base 2, with a kernel for natural ones."""
-    trace = real_worker("0.5.23").run(chunked("flashinfer:fa3", 7), SECONDS)
-    assert signatures(trace) == ["numeric/wrong_output/FlashInferMLAAttnBackend.forward_extend"]
+    trace = real_worker("0.5.23").run(chunked(pair, prefix_chunk), SECONDS)
+    assert signatures(trace) == [f"numeric/wrong_output/{backend}.forward_extend"]
 
 
 def test_a_plan_that_a_wrapper_does_not_pass_on_is_found(real_worker: RealWorker) -> None:
