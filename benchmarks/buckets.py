@@ -73,12 +73,11 @@ class Told:
 
 
 def shown_on(folder: Path, programs: Sequence[str], scratch: Path) -> list[tuple[str, ...]]:
-    """The faults that each program shows on a target, run in a process in which none has run before."""
+    """The faults that each program shows on a target. They run one after the other, as in a campaign."""
     scratch.mkdir(parents=True, exist_ok=True)
     shown = []
     with closing(WorkerProcess(WorkerOptions(sys.executable, folder, scratch))) as worker:
         for program in programs:
-            worker.renew()
             trace = worker.run(parse(program), PROGRAM_SECONDS)
             shown.append(tuple(sorted({str(finding.signature) for finding in bugs(trace)})))
     return shown
@@ -92,23 +91,29 @@ def laid_out(release: Path, copy: Path, names: Sequence[str]) -> Path:
 
 
 def examine(entries: Sequence[dict[str, Any]], release: Path, names: Sequence[str], scratch: Path) -> list[Bucket]:
-    """Each bucket's program on the release with all plants, with all but each, and with none."""
+    """Each bucket's program on the release with all plants and with none; if not its own fault, with all but each plant."""
     programs = [entry["program"] for entry in entries]
     bare = shown_on(release, programs, scratch)
     full = shown_on(laid_out(release, scratch / "full", names), programs, scratch) if names else bare
-    without = {}
+    planted_ones = [entry for entry, shown in zip(entries, bare, strict=True) if entry["signature"] not in shown]
+    owners: dict[str, list[str]] = {entry["signature"]: [] for entry in entries}
     for place, name in enumerate(names):
         print(f"without: {name}", file=sys.stderr)
-        others = [other for other in names if other != name]
-        without[name] = shown_on(laid_out(release, scratch / f"without{place}", others), programs, scratch)
-    found = []
-    for place, entry in enumerate(entries):
-        signature = entry["signature"]
-        owners = tuple(name for name in names if signature not in without[name][place])
-        is_whole = entry["examined"] and entry["reliability"][0] > 0
-        is_releases = signature in bare[place] and not owners
-        found.append(Bucket(signature, entry["count"], is_whole, full[place], owners, is_releases))
-    return found
+        folder = laid_out(release, scratch / f"without{place}", [other for other in names if other != name])
+        without = shown_on(folder, [entry["program"] for entry in planted_ones], scratch)
+        for entry, shown in zip(planted_ones, without, strict=True):
+            owners[entry["signature"]] += [name] * (entry["signature"] not in shown)
+    return [
+        Bucket(
+            entry["signature"],
+            entry["count"],
+            entry["examined"] and entry["reliability"][0] > 0,
+            full[place],
+            tuple(owners[entry["signature"]]),
+            entry not in planted_ones,
+        )
+        for place, entry in enumerate(entries)
+    ]
 
 
 def homeless(buckets: Sequence[Bucket], names: Sequence[str]) -> list[str]:

@@ -61,7 +61,8 @@ def _scaled(honest):
 @_planted(_Native, "_run_sdpa_forward_extend")
 def _uncausal(honest):
     def _run_sdpa_forward_extend(self, q, o, k, v, table, rows, lens, prefix, *given, causal=True, **named):
-        return honest(self, q, o, k, v, table, rows, lens, prefix, *given, causal=causal and not prefix.any(), **named)
+        over_prefix = prefix is not None and bool(prefix.any())
+        return honest(self, q, o, k, v, table, rows, lens, prefix, *given, causal=causal and not over_prefix, **named)
 
     return _run_sdpa_forward_extend
 """,
