@@ -65,7 +65,7 @@ def kv_pool(world: World, request_rows: Any) -> Any:
         full_attention_layer_ids=list(world.attention_ids),
         device=world.device,
         mamba_pool=request_rows.mamba_pool,
-        **accepted(cls.__init__, enable_kvcache_transpose=False, enable_kv_cache_copy=world.is_speculative),
+        **accepted(cls.__init__, enable_kvcache_transpose=False, enable_kv_cache_copy=False),
     )
 
 
