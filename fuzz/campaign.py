@@ -79,7 +79,7 @@ class _Campaign:
         self.interrupted = False
         self.reason = ""
         self.has_given_up = False
-        self.looking = Looking()
+        self.looking = Looking(self.started, options.workers)
         self.log = Logbook(store, progress, known, past)
         self.follow_up = FollowUp(options, known, progress.note)
         self.version = past.terms.sglang_version if past.terms is not None else ""
@@ -141,6 +141,7 @@ class _Campaign:
         self.engine = engine_of(self.options, limits, self.version, self.tell)
         self.gaps = gaps_of(self.options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
         self.progress.started(self.options, ready, terms.pairs)
+        self.looking = Looking(time.monotonic(), self.options.workers)
         return True
 
     def drive(self, workers: list[WorkerProcess]) -> None:
@@ -202,7 +203,7 @@ class _Campaign:
     def next_look(self) -> tuple[dict[str, Any], float] | None:
         """A finding to look into and how long, unless looking has had its share of the time."""
         if self.agenda.unexamined:
-            seconds = self.looking.begin(self.elapsed_seconds * self.options.workers)
+            seconds = self.looking.begin(time.monotonic())
             if seconds is not None and (entry := self.agenda.take_unexamined()) is not None:
                 return entry, seconds
         return None

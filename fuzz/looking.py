@@ -13,14 +13,17 @@ LONGEST_SECONDS = 60  # to confirm and shrink one finding; past the campaign's e
 class Looking:
     """``seconds`` have gone into looks, of all workers, those under way counted as long as they may take.
 
-    Not for two threads at a time: whoever shares it has the lock.
+    Workers have run programs, or might have, since ``since`` (monotonic). Not for two threads at a time: whoever shares
+    it has the lock.
     """
 
+    since: float
+    workers: int = 1
     seconds: float = 0.0
 
-    def begin(self, time_spent: float) -> float | None:
-        """How long a look may take now, ``time_spent`` seconds into the campaign; None while it is not yet the time."""
-        due = LOOKING_SHARE * time_spent - self.seconds
+    def begin(self, now: float) -> float | None:
+        """How long a look that is begun now may take; None while it is not the time for one."""
+        due = LOOKING_SHARE * (now - self.since) * self.workers - self.seconds
         if due < SHORTEST_SECONDS:
             return None
         granted = min(due, LONGEST_SECONDS)

@@ -12,28 +12,32 @@ from fuzz.order import CampaignOptions
 
 
 def test_no_look_is_begun_before_a_third_of_the_time_is_enough_for_one() -> None:
-    looking = Looking()
+    looking = Looking(since=100)
 
-    assert looking.begin(29) is None
-    assert looking.begin(30) == 10
+    assert looking.begin(129) is None
+    assert looking.begin(130) == 10
 
 
 def test_look_may_take_what_is_left_of_the_third_and_a_minute_at_most() -> None:
-    assert Looking().begin(90) == 30
-    assert Looking(seconds=20).begin(90) == 10
-    assert Looking(seconds=21).begin(90) is None
-    assert Looking().begin(3600) == 60
+    assert Looking(0).begin(90) == 30
+    assert Looking(0, seconds=20).begin(90) == 10
+    assert Looking(0, seconds=21).begin(90) is None
+    assert Looking(0).begin(3600) == 60
+
+
+def test_the_third_is_of_all_workers_time() -> None:
+    assert Looking(0, workers=2).begin(45) == 30
 
 
 def test_look_under_way_counts_for_as_long_as_it_may_take() -> None:
-    looking = Looking()
+    looking = Looking(0)
     looking.begin(90)
 
     assert looking.begin(90) is None
 
 
 def test_look_that_is_over_counts_for_what_it_took() -> None:
-    looking = Looking()
+    looking = Looking(0)
     granted = looking.begin(90)
     assert granted is not None
     looking.end(granted, 4)
