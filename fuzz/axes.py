@@ -99,7 +99,7 @@ AXES: tuple[Axis, ...] = (
     _world(
         "wrapper",
         REAL,
-        "latent attention, window_tokens: not tried with either; nor save_kv_cache 0 with two-batch overlap",
+        "latent attention, window_tokens: not tried with either; nor save_kv_cache 0, or drafts in graphs, with two-batch overlap",
         "NGRAM, DFLASH: SGLang splits EAGLE's verify input alone, and raises over theirs",
         "padded steps: SGLang splits what the scheduler agreed on, which is not driven",
         "linear: its linear layers are planned and not run, for their kernels are none that run on a CPU here",

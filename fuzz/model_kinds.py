@@ -50,7 +50,7 @@ def draw_kind(choices: Choices, world: World) -> World:
 
 def _may_overlap(world: World) -> bool:
     """Pinned off elsewhere: see fuzz.axes."""
-    return bool(world.save_kv_cache) and world.spec_algorithm in ("", "EAGLE")
+    return bool(world.save_kv_cache) and world.spec_algorithm in ("",) + ("EAGLE",) * (not world.graph)
 
 
 def _with_overlap(choices: Choices, world: World) -> World:
