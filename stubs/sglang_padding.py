@@ -20,6 +20,8 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
     The gather is of this rank alone, which SGLang knows, too: what others hold is no affair of attention. Refused where the
     release runs no rank's step as an extend.
     """
+    if runner.world.linear_before:
+        raise Refused("padded steps of a model whose linear layers come first are not driven yet")
     batch.global_num_tokens = [rows]
     batch.global_num_tokens_for_logprob = [rows]
     batch.is_extend_in_batch = beside_extend
