@@ -26,7 +26,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from planted_release import FILE, PLANTS, planted
 
 from fuzz.campaign import CampaignOptions, run_campaign
-from fuzz.confirm import bugs
+from fuzz.confirm import CONFIRM_RUNS, bugs
 from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerProcess
 from fuzz.program import parse
@@ -107,7 +107,7 @@ def examine(entries: Sequence[dict[str, Any]], release: Path, names: Sequence[st
         Bucket(
             entry["signature"],
             entry["count"],
-            entry["examined"] and entry["reliability"][0] > 0,
+            entry["examined"] and entry["reliability"][0] > 0 and entry["reliability"][1] == CONFIRM_RUNS,
             full[place],
             tuple(owners[entry["signature"]]),
             entry not in planted_ones,

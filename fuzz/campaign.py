@@ -26,7 +26,7 @@ from fuzz.known import Known, known_of
 from fuzz.launch import WorkerOptions
 from fuzz.limits import Limits
 from fuzz.logbook import Logbook
-from fuzz.looking import LONGEST_SECONDS, Looking, last_seconds
+from fuzz.looking import LONGEST_SECONDS, Looking, last_seconds, shortest_of
 from fuzz.memory import limit_mb
 from fuzz.order import CampaignError, CampaignOptions, CampaignResult, Progress
 from fuzz.outcome import blank_record, not_run, noteworthy, with_outcome
@@ -141,7 +141,7 @@ class _Campaign:
         self.engine = engine_of(self.options, limits, self.version, self.tell)
         self.gaps = gaps_of(self.options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
         self.progress.started(self.options, ready, terms.pairs)
-        self.looking = Looking(time.monotonic(), self.options.workers)
+        self.looking = Looking(time.monotonic(), self.options.workers, shortest_of(self.options.seconds))
         return True
 
     def drive(self, workers: list[WorkerProcess]) -> None:

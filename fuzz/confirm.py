@@ -15,6 +15,7 @@ from fuzz.shrink import Budget, StopShrinking, shrink
 from fuzz.trace import Trace
 
 CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
+TRIAL_RUNS = 3  # before a program is made smaller, where all of them show it: what is saved is confirmed after that
 CONFIRM_SHARE = 1 / 3  # of the time there is for a finding: a third is for making it small, and one to confirm that
 OTHER_MAX = 200  # characters of what a run came to that did not show it
 REAL_RUNS = 3  # under the real runner, which takes seconds to start
@@ -54,6 +55,11 @@ class Confirmed:
     real: Real | None = None
     otherwise: str = ""
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The signatures of the other faults that ``program`` shows: of the same cause, it may be."""
+        return () if self.trace is None else tuple(sorted(map(str, _others(self.trace, self.finding.signature))))
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -91,11 +97,13 @@ def _others(trace: Trace, signature: Signature) -> set[Signature]:
     return {finding.signature for finding in bugs(trace)} - {signature}
 
 
-def confirm(runner: Runner, program: Program, finding: Finding, patience: Patience) -> Confirmed:
-    """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process."""
+def confirm(
+    runner: Runner, program: Program, finding: Finding, patience: Patience, enough: int = CONFIRM_RUNS
+) -> Confirmed:
+    """Run ``program`` up to CONFIRM_RUNS times, each time in a fresh process; ``enough`` times where each shows it."""
     shown, runs, latest, shown_by = 0, 0, finding, None
     others: Counter[str] = Counter()
-    while runs < CONFIRM_RUNS and (runs == 0 or not patience.is_over):
+    while runs < (enough if shown == runs else CONFIRM_RUNS) and (runs == 0 or not patience.is_over):
         runner.renew()
         trace = runner.run(program, patience.program_seconds)
         again = shown_in(trace, finding.signature)
@@ -160,7 +168,7 @@ def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: B
         return True
 
     program = shrink(confirmed.program, shows, budget).program
-    if program == confirmed.program:
+    if program == confirmed.program and (confirmed.runs == CONFIRM_RUNS or patience.is_over):
         return confirmed
     again = confirm(runner, program, confirmed.finding, patience)
     return again if again.shown * confirmed.runs >= confirmed.shown * again.runs else confirmed

@@ -7,7 +7,17 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzz.confirm import CONFIRM_SHARE, Confirmed, Patience, Real, confirm, confirm_real, smallest
+from fuzz.confirm import (
+    CONFIRM_RUNS,
+    CONFIRM_SHARE,
+    TRIAL_RUNS,
+    Confirmed,
+    Patience,
+    Real,
+    confirm,
+    confirm_real,
+    smallest,
+)
 from fuzz.control import control, is_borderline
 from fuzz.death import HANG
 from fuzz.finding import Finding
@@ -52,15 +62,17 @@ class Examiner:
         is_taken = path.exists() and str(path) != own_script
         confirmed, is_whole = Confirmed(_saved(path, finding) or program, finding, shown=0, runs=0), False
         patience = self._patience(worker, finding)
+        shrinks = self.options.shrink and not is_taken
+        enough = TRIAL_RUNS if shrinks else CONFIRM_RUNS
         try:
-            confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE))
+            confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE), enough)
             if not confirmed.shown and confirmed.program != program:
-                confirmed = confirm(worker, program, finding, patience)
+                confirmed = confirm(worker, program, finding, patience, enough)
             if confirmed.shown and is_borderline(confirmed.finding):
                 tried = control(worker, confirmed.program, confirmed.finding, patience)
                 if not tried.is_passed:
                     return Examined(confirmed, "", True, tried.why_dismissed)
-            if self.options.shrink and confirmed.shown and not is_taken:
+            if shrinks and confirmed.shown:
                 confirmed = smallest(worker, confirmed, patience)
             if confirmed.shown:
                 confirmed = replace(confirmed, real=self._under_real_runner(worker, confirmed, patience))

@@ -68,7 +68,7 @@ class Logbook:
         entry.update(confirmed.finding.to_json())
         entry.update(program=confirmed.program.text, program_hash=confirmed.program.hash)
         entry.update(reliability=[confirmed.shown, confirmed.runs], shrunk_ops=len(confirmed.program.ops))
-        entry.update(otherwise=confirmed.otherwise)
+        entry.update(otherwise=confirmed.otherwise, beside=list(confirmed.beside))
         entry.update(real=None if confirmed.real is None else asdict(confirmed.real))
         entry.update(script=examined.script, examined=examined.is_whole, dismissed=examined.dismissed)
         self.write_findings()

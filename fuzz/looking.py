@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 LOOKING_SHARE = 1 / 3  # of all workers' time, while there are programs to run
 SHORTEST_SECONDS = 10  # a look that is worth beginning: to confirm a finding takes a few
+SHORTEST_SHARE = 1 / 30  # of a longer campaign's time: it has as many findings, and each can be made really small
 LONGEST_SECONDS = 60  # to confirm and shrink one finding; past the campaign's end, for all of them together
 
 
@@ -13,18 +14,19 @@ LONGEST_SECONDS = 60  # to confirm and shrink one finding; past the campaign's e
 class Looking:
     """``seconds`` have gone into looks, of all workers, those under way counted as long as they may take.
 
-    Workers have run programs, or might have, since ``since`` (monotonic). Not for two threads at a time: whoever shares
+    Workers have run programs, or might have, since ``since`` (monotonic). No look shorter than ``shortest`` is begun. Not for two threads at a time: whoever shares
     it has the lock.
     """
 
     since: float
     workers: int = 1
+    shortest: float = SHORTEST_SECONDS
     seconds: float = 0.0
 
     def begin(self, now: float) -> float | None:
         """How long a look that is begun now may take; None while it is not the time for one."""
         due = LOOKING_SHARE * (now - self.since) * self.workers - self.seconds
-        if due < SHORTEST_SECONDS:
+        if due < self.shortest:
             return None
         granted = min(due, LONGEST_SECONDS)
         self.seconds += granted
@@ -33,6 +35,11 @@ class Looking:
     def end(self, granted: float, taken: float) -> None:
         """A look that might take ``granted`` seconds took so many."""
         self.seconds += taken - granted
+
+
+def shortest_of(seconds: float | None) -> float:
+    """How short a look may be in a campaign of so many seconds (None: of so many programs)."""
+    return LONGEST_SECONDS if seconds is None else min(max(seconds * SHORTEST_SHARE, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
 def last_seconds(left: float, findings: int) -> float:

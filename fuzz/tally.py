@@ -69,6 +69,7 @@ class Tally:
             "seed": record.seed,
             "reliability": [0, 0],
             "otherwise": "",
+            "beside": [],
             "real": None,
             "examined": False,
             "dismissed": "",

@@ -76,6 +76,7 @@ FINDING_DTYPES: dict[str, Any] = {
     "real": "string",
     "dismissed": "string",
     "otherwise": "string",
+    "beside": "string",
 }
 KNOWN_DTYPES: dict[str, Any] = {
     "signature": "string",
@@ -120,7 +121,8 @@ class Run:
     ``records`` has one row per program (dtypes: RECORD_DTYPES; ``steps`` is their number), ``steps`` one row per
     pair, runner, worker, mode and verdict (STEP_DTYPES), ``findings`` one row per line of findings.jsonl
     (FINDING_DTYPES; reliability is ``shown`` of ``runs``, and ``runs`` is 0 where the program was not run again;
-    ``otherwise`` says what the runs came to that did not show it, ``real`` the reliability under the real runner, or
+    ``otherwise`` says what the runs came to that did not show it, ``beside`` the signatures of what else its program
+    shows, a line each, ``real`` the reliability under the real runner, or
     why it cannot tell, ``dismissed`` why it is no finding, "" where it is). ``known`` has one row per known fault that
     the run was given (KNOWN_DTYPES; ``state`` is met, shows, gone, unclear or not tried), ``since`` one per fault that
     an earlier run had found (SINCE_DTYPES; as ``fuzz.since.Sequel``), ``cells`` one per pair and mode in which no step
@@ -217,7 +219,7 @@ def _finding_row(line: str) -> Row:
     data |= {"oracle": signature.oracle, "kind": signature.kind, "place": signature.place}
     data |= {"script": data["script"] or "", "known": data.get("known", False), "shown": shown, "runs": runs}
     data |= {"real": _under_real_runner(data.get("real")), "dismissed": data.get("dismissed", "")}
-    data |= {"otherwise": data.get("otherwise", "")}
+    data |= {"otherwise": data.get("otherwise", ""), "beside": "\n".join(data.get("beside", []))}
     return tuple(check(data[name]) for name, check in _checks(FINDING_DTYPES))
 
 

@@ -79,6 +79,34 @@ def test_what_shows_in_a_used_process_alone_is_not_shown() -> None:
     assert (confirmed.shown, confirmed.runs) == (0, 10)
 
 
+def test_trial_of_three_runs_ends_where_all_show_it() -> None:
+    runner = FakeRunner(has_decode)
+    confirmed = confirm(runner, PROGRAM, finding(), FOREVER, enough=3)
+    assert (confirmed.shown, confirmed.runs) == (3, 3)
+
+
+def test_trial_that_one_run_does_not_show_goes_on_to_ten() -> None:
+    runner = FakeRunner(lambda program, run: runner.runs != 2)
+    confirmed = confirm(runner, PROGRAM, finding(), FOREVER, enough=3)
+    assert (confirmed.shown, confirmed.runs) == (9, 10)
+
+
+def test_program_that_cannot_be_smaller_has_its_ten_runs_too() -> None:
+    small = PROGRAM.with_ops((PROGRAM.ops[0], PROGRAM.ops[2]))
+    runner = FakeRunner(lambda program, run: kinds(program) == SMALL)
+    tried = confirm(runner, small, finding(), FOREVER, enough=3)
+    shrunk = smallest(runner, tried, FOREVER)
+    assert (kinds(shrunk.program), shrunk.shown, shrunk.runs) == (SMALL, 10, 10)
+
+
+def test_program_that_cannot_be_smaller_keeps_its_three_runs_when_time_is_up() -> None:
+    small = PROGRAM.with_ops((PROGRAM.ops[0], PROGRAM.ops[2]))
+    runner = FakeRunner(lambda program, run: kinds(program) == SMALL)
+    tried = confirm(runner, small, finding(), FOREVER, enough=3)
+    shrunk = smallest(runner, tried, OVER)
+    assert (shrunk.shown, shrunk.runs) == (3, 3)
+
+
 def test_under_the_real_runner() -> None:
     runner = FakeRunner(lambda program, run: program.world.runner == "real")
     real = confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), FOREVER)
@@ -127,6 +155,12 @@ class Mingled(FakeRunner):
         found = kinds(program)
         others = [name for name, shows in (("idle", "idle" in found), ("bare", found == SMALL)) if shows]
         return trace(*own, *(finding(signature=Signature("state", name, "g")) for name in others))
+
+
+def test_what_else_the_program_shows_is_told() -> None:
+    runner = Mingled(has_decode)
+    assert confirm(runner, PROGRAM, finding(), FOREVER).beside == ("state/idle/g",)
+    assert confirm(runner, PROGRAM.with_ops(PROGRAM.ops[:1]), finding(), FOREVER).beside == ()
 
 
 def test_no_other_fault_slips_in_and_one_that_has_gone_stays_away() -> None:

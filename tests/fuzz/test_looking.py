@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fuzz.agenda import Agenda
-from fuzz.looking import Looking, last_seconds
+from fuzz.looking import Looking, last_seconds, shortest_of
 from fuzz.order import CampaignOptions
 
 
@@ -27,6 +27,16 @@ def test_look_may_take_what_is_left_of_the_third_and_a_minute_at_most() -> None:
 
 def test_the_third_is_of_all_workers_time() -> None:
     assert Looking(0, workers=2).begin(45) == 30
+
+
+@pytest.mark.parametrize(("campaign", "seconds"), [(60, 10), (300, 10), (600, 20), (3600, 60), (None, 60)])
+def test_looks_are_longer_in_a_longer_campaign(campaign: float | None, seconds: float) -> None:
+    assert shortest_of(campaign) == seconds
+
+
+def test_no_look_is_begun_that_would_be_too_short_for_the_campaign() -> None:
+    assert Looking(0, shortest=20).begin(59) is None
+    assert Looking(0, shortest=20).begin(60) == 20
 
 
 def test_look_under_way_counts_for_as_long_as_it_may_take() -> None:

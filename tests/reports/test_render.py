@@ -82,6 +82,17 @@ def test_a_finding_that_was_not_run_again_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_what_else_a_findings_program_shows_is_told(tmp_path: Path) -> None:
+    beside = ["bounds/hole/kernel.loc", "state/stray_kv_write/Backend.forward_decode"]
+    write_reports(write_run(tmp_path, [BUG], [{**FINDING, "beside": beside}]))
+    line = "- its program also shows: `bounds/hole/kernel.loc`, `state/stray_kv_write/Backend.forward_decode`"
+    lines = (tmp_path / "summary.md").read_text().splitlines()
+    assert line in lines
+    assert lines[lines.index(line) + 1].startswith("- replay: ")
+    page = (tmp_path / "report.html").read_text().replace("<wbr>", "")
+    assert "also shows <code>bounds/hole/kernel.loc</code>, <code>state/stray_kv_write" in page
+
+
 def test_summary_opens_with_the_headline(folder: Path) -> None:
     lines = (folder / "summary.md").read_text().splitlines()
     assert lines[0] == "# 1 new finding: a \\<night\\> \\| out"
