@@ -22,6 +22,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -132,13 +133,28 @@ def run_forked(engine: str, seed: int, seconds: float, scratch: Path) -> Outcome
         try:
             outcome = Outcome(engine, seed)
             drive(Clock(outcome, seconds, lambda done: _write(report, done)), folder)
+        except BaseException:
+            traceback.print_exc()
+            raise
         finally:
+            sys.stderr.flush()
             os._exit(1)
     _, status = os.waitpid(pid, 0)
     if status or not report.exists():
-        raise SystemExit(f"{engine} with seed {seed} ended with {status} and no outcome; see {scratch / 'log'}")
-    data = json.loads(report.read_text())
+        last = "\n".join((scratch / "log").read_text(errors="replace").splitlines()[-20:])
+        raise SystemExit(f"{engine} with seed {seed} ended with {status} and no outcome:\n{last}")
+    return _read(report.read_text())
+
+
+def _read(text: str) -> Outcome:
+    data = json.loads(text)
     return Outcome(**{**data, "found": {name: tuple(at) for name, at in data["found"].items()}})
+
+
+def earlier(path: Path | None, engines: Sequence[str], seeds: int) -> list[Outcome]:
+    """The runs of these that ``path`` has already."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    return [one for one in map(_read, lines) if one.engine in engines and one.seed < seeds]
 
 
 def _write(path: Path, outcome: Outcome) -> None:
@@ -200,7 +216,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=24, help="CPU seconds of a run, at most")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--json", type=Path, help="where every run goes, a line each")
+    parser.add_argument("--json", type=Path, help="where every run goes, a line each; those it has are not run again")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     with tempfile.TemporaryDirectory() as name:
@@ -212,8 +228,11 @@ def main() -> None:
         os.environ |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         print(f"SGLang {import_module('fuzz.harness').prepare()}, faults planted", flush=True)
         import_module("rivals")  # here, so that no run pays for it
-        outcomes = []
+        outcomes = earlier(options.json, options.engines, options.seeds)
+        done = {(one.engine, one.seed) for one in outcomes}
         for engine, seed in turns(options.engines, options.seeds):
+            if (engine, seed) in done:
+                continue
             outcome = run_forked(engine, seed, options.seconds, scratch)
             outcomes.append(outcome)
             found = ", ".join(f"{fault} after {at} ({seconds:.1f} s)" for fault, (at, seconds) in outcome.found.items())
