@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 FOUND_ON = "pypi:0.5.11"
-SIGNATURE = "bounds/contract_breach/flash_attn_with_kvcache.page_table"
+SIGNATURE = "bounds/contract_breach/flash_attn_with_kvcache.page_table:id"
 PROGRAM = r"""{"seamripper":1,"seed":0,"world":{"alternate_layers":1,"context_len":64,"decode":"triton","device":"cpu","dtype":"float32","head_dim":16,"layout":"descending","logit_cap":0,"max_running_requests":4,"max_total_tokens":512,"num_heads":2,"num_kv_heads":1,"num_layers":2,"overlap":1,"page_size":1,"prefill":"fa3","runner":"fake","sliding_window":256,"spec_algorithm":"EAGLE","spec_draft_tokens":2,"spec_mode":"prefill","spec_steps":1,"spec_topk":2,"window_tokens":256}}
 {"op":"extend","rows":[{"request":0,"tokens":1}]}
 {"accepts":[1],"draft_extend":0,"op":"verify","requests":[0]}"""
