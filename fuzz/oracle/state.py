@@ -255,6 +255,8 @@ def serving_leaf(backend: Any, forward_mode: Any) -> Any:
     for _ in range(WRAPPERS_MAX):
         select = getattr(backend, "_select_backend", None)
         inner = getattr(backend, "full_attn_backend", None) if select is None else select(forward_mode)
+        # Two-batch overlap's, which hands nothing on up to 0.5.14: its halves are as the backend of whole batches.
+        inner = getattr(backend, "primary", None) if inner is None else inner
         if inner is None:
             break
         backend = inner

@@ -244,3 +244,9 @@ def test_wrapper_says_which_leaf_serves_a_mode_and_a_leaf_serves_itself() -> Non
     wrapper = SimpleNamespace(_select_backend={"decode": leaf}.get)
     assert serving_leaf(wrapper, "decode") is leaf
     assert serving_leaf(leaf, "decode") is leaf
+
+
+def test_a_wrapper_over_halves_that_hands_nothing_on_is_served_by_its_backend_of_whole_batches() -> None:
+    leaf = Leaf(None)
+    wrapper = SimpleNamespace(primary=SimpleNamespace(_select_backend={"decode": leaf}.get), children=())
+    assert serving_leaf(wrapper, "decode") is leaf
