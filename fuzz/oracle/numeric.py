@@ -107,11 +107,14 @@ def tolerance_of(view: StepView) -> float:
 
 
 def _spread(world: World) -> float:
-    """How many times as far in logits a rounding to fp8 goes as where they are scaled by the width of keys.
+    """How many times as far in logits a rounding goes as where they are scaled by the width of keys.
 
-    Some backends round queries so as well, those of Triton for the prefix alone.
+    To fp8: some backends round queries so as well, those of Triton for the prefix alone. In float32: of a logit itself,
+    which is nothing beside what the tolerances of 16 bits allow for.
     """
-    return 1.0 if world.kv_dtype == "auto" else max(1.0, layer_of(world, 0).scaling * math.sqrt(world.head_dim))
+    if world.kv_dtype == "auto" and world.dtype != "float32":
+        return 1.0
+    return max(1.0, round(layer_of(world, 0).scaling * math.sqrt(world.head_dim), 6))
 
 
 def _compared(view: StepView) -> Iterator[_Compared]:

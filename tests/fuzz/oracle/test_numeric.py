@@ -207,6 +207,21 @@ def test_a_rounding_to_fp8_goes_farther_where_logits_are_farther_apart(query_sca
     assert case.judge(right + beyond * (1 + right.abs())) != []
 
 
+@pytest.mark.parametrize(("query_scalar", "beyond"), [(0, 1.1e-5), (32, 1.1e-5), (2, 2.1e-5)])
+def test_a_rounding_in_float32_goes_farther_where_logits_are_farther_apart(query_scalar: int, beyond: float) -> None:
+    case = Case(3, 2, query_scalar=query_scalar)
+    right = case.output(mask(CAUSAL)).double()
+    assert case.judge(right + (beyond - 0.2e-5) * (1 + right.abs())) == []
+    assert case.judge(right + beyond * (1 + right.abs())) != []
+
+
+@pytest.mark.parametrize("query_scalar", [0, 2])
+def test_logits_farther_apart_cost_no_precision_in_16_bits(query_scalar: int) -> None:
+    case = Case(3, 2, dtype="float16", query_scalar=query_scalar)
+    right = case.output(mask(CAUSAL)).double()
+    assert case.judge(right + 2.5e-3 * (1 + right.abs())) != []
+
+
 def test_logits_far_from_0_cost_precision() -> None:
     right = Case(3, 2).output(mask(CAUSAL))
     assert Case(3, 2, logit_shift=-200).judge(right + 3e-4) == []
