@@ -33,6 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with something in each of its sections, and long names everywhere."""
     folder = tmp_path_factory.mktemp("run")
     long = {**FINDING, "signature": f"numeric/wrong_output/{LONG}", "title": f"decode on {LONG}: wrong output"}
+    long |= {"beside": [f"bounds/hole/{LONG}.loc_ptr", f"state/stray_kv_write/{LONG}"]}
     long |= {
         "real": {"shown": 0, "runs": 0, "why_not": "unsupported: the tiny Llama has no window; use the fake runner"}
     }

@@ -93,6 +93,18 @@ def test_what_else_a_findings_program_shows_is_told(tmp_path: Path) -> None:
     assert "also shows <code>bounds/hole/kernel.loc</code>, <code>state/stray_kv_write" in page
 
 
+@pytest.mark.parametrize(("count", "links"), [(3, []), (4, ["#finding-1", "#finding-2", "#finding-3", "#finding-4"])])
+def test_page_with_many_findings_begins_with_a_list_of_them(tmp_path: Path, count: int, links: list[str]) -> None:
+    findings = [
+        {**FINDING, "reliability": [3, 3], "signature": f"numeric/nan/Backend{number}", "title": f"t{number}"}
+        for number in range(count)
+    ]
+    write_reports(write_run(tmp_path, [BUG], findings))
+    text = (tmp_path / "report.html").read_text()
+    assert re.findall(r'<li><a href="(#finding-\d)">t\d</a></li>', text) == links
+    assert re.findall(r'<article id="(finding-\d)">', text) == [f"finding-{number}" for number in range(1, count + 1)]
+
+
 def test_summary_opens_with_the_headline(folder: Path) -> None:
     lines = (folder / "summary.md").read_text().splitlines()
     assert lines[0] == "# 1 new finding: a \\<night\\> \\| out"
