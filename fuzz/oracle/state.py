@@ -70,7 +70,12 @@ def tokens_as_given(view: StepView) -> list[Fault]:
 
 
 def kv_written_where_told(view: StepView) -> list[Fault]:
-    """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V."""
+    """Rows outside ``out_cache_loc`` stay bit for bit; rows at it hold the step's K and V.
+
+    Where a kernel wrote astray, or read between rows where to write, the bounds oracle has told of it: one fault, once.
+    """
+    if any(violation.access != "load" or violation.kind == "hole" for violation in view.violations):
+        return []
     plan = view.plan
     slots = _locations(view)
     memory = kv_memory(plan.runner.token_to_kv_pool)

@@ -121,6 +121,24 @@ def test_rows_swapped_between_requests_are_both_wrong() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "access", "faults"),
+    [
+        ("row_write", "store", []),
+        ("storage", "atomic", []),
+        ("hole", "load", []),
+        ("row_read", "load", ["stray_kv_write", "kv_not_written"]),
+    ],
+)
+def test_what_a_kernel_that_went_astray_did_to_kv_is_told_once(kind: str, access: str, faults: list[str]) -> None:
+    case = Case()
+    case.pool.k_buffer[0][4] = 5.0
+    case.pool.k_buffer[0][2] = 1000.0
+    violations: Any = (SimpleNamespace(kind=kind, access=access),)
+    found = kv_written_where_told(replace(case.view(), violations=violations))
+    assert [fault.signature.kind for fault in found] == faults
+
+
 def test_restored_pool_is_as_a_faultless_step_leaves_it() -> None:
     case, sound = Case(), Case()
     case.pool.k_buffer[0][2] = 1000.0  # its own, not written
