@@ -30,10 +30,15 @@ MODE_ROWS: Mapping[str, tuple[str, ...]] = {
     "verify, chain, graph": ("verify_chain_prefill_graph", "verify_chain_decode_graph"),
     "verify, tree": ("verify_tree_prefill", "verify_tree_decode"),
     "verify, tree, graph": ("verify_tree_prefill_graph", "verify_tree_decode_graph"),
+    "verify, NGRAM": ("verify_ngram_prefill", "verify_ngram_decode"),
+    "verify, NGRAM, graph": ("verify_ngram_prefill_graph", "verify_ngram_decode_graph"),
+    "verify, DFLASH": ("verify_dflash_prefill", "verify_dflash_decode"),
+    "verify, DFLASH, graph": ("verify_dflash_prefill_graph", "verify_dflash_decode_graph"),
     "draft decode": ("draft_decode",),
     "draft decode, graph": ("draft_decode_graph",),
     "draft extend": ("draft_extend",),
     "draft extend, graph": ("draft_extend_graph",),
+    "a rank's padding": ("decode_padded", "decode_relabelled", "idle_padded", "idle_relabelled"),
 }
 # Rows of plain steps in a world with one thing more.
 WORLD_ROWS: Mapping[str, Mapping[str, Any]] = {
@@ -42,6 +47,8 @@ WORLD_ROWS: Mapping[str, Mapping[str, Any]] = {
     "attention sinks": {"sinks": 1},
     "KV in fp8": {"dtype": "bfloat16", "kv_dtype": "fp8_e4m3"},
     "deterministic": {"deterministic": 1},
+    "linear layers": {"wrapper": "linear"},
+    "two-batch overlap": {"wrapper": "tbo"},
 }
 ROWS = (*MODE_ROWS, *WORLD_ROWS)
 YES, NO, UNTRIED = "yes", "no", "untried"
