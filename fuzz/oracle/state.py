@@ -286,11 +286,11 @@ def _used(name: str, tensor: torch.Tensor, others: dict[str, torch.Tensor]) -> t
 
 
 def _read(view: StepView, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """Of a table of pages, a row a request, what lies behind the request's last key is not read: as if it were 0."""
-    rows = view.plan.rows
-    if tensor.dim() != 2 or "indices" not in name or len(tensor) != len(rows):
+    """Of a table of pages, a row a request, what lies behind its last key is as if it were 0, and so are rows of padding."""
+    rows, padding = view.plan.rows, len(tensor) - len(view.plan.rows)
+    if tensor.dim() != 2 or "indices" not in name or padding not in (0, view.plan.padded_size - len(rows)):
         return tensor
-    ends = [-(-(row.prefix + row.count) // view.world.page_size) for row in rows]
+    ends = [-(-(row.prefix + row.count) // view.world.page_size) for row in rows] + [0] * padding
     return torch.where(torch.arange(tensor.shape[1])[None] < torch.tensor(ends)[:, None], tensor.cpu(), 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,14 @@ def table(*last: int) -> Leaf:
 
 def test_what_stands_in_a_table_behind_the_last_key_is_not_read() -> None:
     assert cold_equals_warm(Case().view(leaf=table(2, 9), rerun=rerun(table(2, 0)))) == []
+
+
+def test_rows_of_padding_in_a_table_are_not_read() -> None:
+    padded = [torch.tensor([[4, 5, 6], [1, 2, 0], [0, last, 0]], dtype=torch.int32) for last in (7, -1)]
+    warm, cold = (Leaf(SimpleNamespace(block_kv_indices=pages)) for pages in padded)
+    view = Case().view(leaf=warm, rerun=rerun(cold))
+    assert cold_equals_warm(replace(view, plan=replace(view.plan, padding=1))) == []
+    assert len(cold_equals_warm(view)) == 1  # a row that is no padding
 
 
 def test_a_page_that_is_read_is_compared_and_bytes_of_a_workspace_are_not() -> None:
