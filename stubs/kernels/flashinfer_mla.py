@@ -87,12 +87,10 @@ class PlannedLatent:
             f"has {len(lengths)} entries, the graph's buffers are for {fixed}",
             rule="entries",
         )
-        rows = zip(contract.lengths_of(queries), contract.lengths_of(pages), lengths, strict=True)
-        for request, (count, held, length) in enumerate(rows):
+        rows = zip(contract.lengths_of(pages), lengths, strict=True)
+        for request, (held, length) in enumerate(rows):
             if length < 0 or -(-length // size) != held:
                 raise ContractBreach(PLAN, "kv_len_arr", f"is {length}, kv_indptr says {held} pages of {size}", request)
-            if causal and count > length:
-                raise ContractBreach(PLAN, "qo_indptr", f"{count} causal queries for {length} keys", request)
         self.schedule = LatentSchedule(queries, pages, lengths, num_heads)
         return self.schedule
 

@@ -137,7 +137,6 @@ PLAN_BREACHES = [
     ("qo_indptr", {"qo_indptr": ints(1, 1, 4)}, None),
     ("qo_indptr", {"qo_indptr": ints(0, 4, 1)}, 1),
     ("qo_indptr", {"qo_indptr": ints(0, 4)}, None),
-    ("qo_indptr", {"qo_indptr": ints(0, 4, 4)}, 0),
     ("kv_indptr", {"kv_indptr": torch.tensor([0, 2, 5])}, None),
     ("kv_indptr", {"kv_indptr": ints(0, 6, 5)}, 1),
     ("kv_indptr", {"kv_indptr": ints(0, 5)}, None),
@@ -157,6 +156,14 @@ def test_a_plan_outside_the_contract_is_refused(
 ) -> None:
     with refused(PLAN, argument, request_at_fault):
         planned(**changes)
+
+
+def test_more_queries_than_keys_are_planned_and_the_first_of_them_see_nothing() -> None:
+    """As a graph's padding is, which the host knows by a length of 1; the plan's own code refuses no such row."""
+    out = planned(kv_indptr=ints(0, 2, 3), kv_indices=ints(5, 1, 2), kv_len_arr=ints(3, 1)).run(**launch())
+    first = ROWS[2, :1, None]
+    assert close(out[3:], attend(torch.cat([NOPE[3:], ROPE[3:]], -1), first, first[..., :8], scale=0.25))
+    assert not out[1:3].any()
 
 
 def test_a_graphs_plan_has_as_many_requests_as_it_was_bound_for() -> None:
