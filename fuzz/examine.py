@@ -63,7 +63,7 @@ class Examiner:
         confirmed, is_whole = Confirmed(_saved(path, finding) or program, finding, shown=0, runs=0), False
         patience = self._patience(worker, finding)
         shrinks = self.options.shrink and not is_taken
-        enough = TRIAL_RUNS if shrinks else CONFIRM_RUNS
+        enough = TRIAL_RUNS if shrinks and not is_borderline(finding) else CONFIRM_RUNS
         try:
             confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE), enough)
             if not confirmed.shown and confirmed.program != program:
