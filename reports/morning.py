@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from fuzz.since import FIXED, MET, NOT_RUN, SHOWS, UNCLEAR
+from reports.causes import follows_of
 from reports.load import Run
 from reports.replays import FLAKY, NEVER, replay_of
 from reports.replays import NOT_RUN as NOT_REPLAYED
@@ -32,6 +33,7 @@ def overview_table(run: Run) -> pd.DataFrame:
     replay, state = replay_of(new), run.since["state"]
     counts = {
         ("", "new"): len(new),
+        ("new", "follow from another"): (follows_of(new) != "").sum(),
         ("new", "flaky"): (replay == FLAKY).sum(),
         ("new", "not reproduced"): (replay == NEVER).sum(),
         ("new", "not run again"): (replay == NOT_REPLAYED).sum(),

@@ -13,6 +13,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from fuzz.trace import MODES
+from reports.causes import follows_of
 from reports.cells import cell_table, legend, rows_of
 from reports.junit import write_junit
 from reports.load import Run, load_run
@@ -120,7 +121,9 @@ def _facts(records: pd.DataFrame) -> dict[str, Any]:
 def _finding_rows(findings: pd.DataFrame, since: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     told = findings.assign(replay=replay_of(findings), earlier=findings["signature"].isin(since["signature"]))
-    for row in _rows(told.sort_values(["first_seconds", "signature"], kind="stable")):
+    told = told.assign(follows=follows_of(findings)).sort_values(["first_seconds", "signature"], kind="stable")
+    numbers = {signature: number for number, signature in enumerate(told["signature"], start=1)}
+    for row in _rows(told.assign(follows=told["follows"].map(numbers).fillna(0).astype("int64"))):
         command = ["seamripper", "replay", row["script"], "--target", row["target"]]
         rows.append({**row, "doubt": doubt(row), "command": shlex.join(command) if row["script"] else ""})
     return rows

@@ -37,6 +37,7 @@ def night(tmp_path: Path) -> Path:
 def test_overview_counts_each_kind(night: Path) -> None:
     assert overview_table(load_run(night)).to_numpy().tolist() == [
         ["", "new", 2],
+        ["new", "follow from another", 0],
         ["new", "flaky", 1],
         ["new", "not reproduced", 0],
         ["new", "not run again", 0],
@@ -49,7 +50,7 @@ def test_overview_counts_each_kind(night: Path) -> None:
 
 
 def test_overview_of_an_empty_folder_is_all_nought(tmp_path: Path) -> None:
-    assert overview_table(load_run(tmp_path))["count"].tolist() == [0] * 9
+    assert overview_table(load_run(tmp_path))["count"].tolist() == [0] * 10
 
 
 def test_fixed_comes_first_and_says_what_it_rests_on(night: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_finding_that_was_not_run_again_says_so(tmp_path: Path) -> None:
 def test_what_else_a_findings_program_shows_is_told(tmp_path: Path) -> None:
     beside = ["bounds/hole/kernel.loc", "state/stray_kv_write/Backend.forward_decode"]
     write_reports(write_run(tmp_path, [BUG], [{**FINDING, "beside": beside}]))
-    line = "- its program also shows: `bounds/hole/kernel.loc`, `state/stray_kv_write/Backend.forward_decode`"
+    line = "- its program also shows `bounds/hole/kernel.loc`, `state/stray_kv_write/Backend.forward_decode`"
     lines = (tmp_path / "summary.md").read_text().splitlines()
     assert line in lines
     assert lines[lines.index(line) + 1].startswith("- replay: ")

@@ -1,0 +1,38 @@
+"""Which finding follows from which: where the smallest program that shows one shows another, nearer to the cause, too."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+# How near to the cause an oracle looks: a kernel that goes astray, an exception, what is left in memory, a wrong number.
+_RANKS = {"bounds": 0, "contract": 1, "state": 2, "numeric": 3}
+_LAST = len(_RANKS)
+
+
+def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
+    """For each finding the signature of the one that it follows from, itself following from none; "" for most.
+
+    A follows from B where A's saved program, which was made as small as it would go without any other fault than it had,
+    still shows B, and B's oracle looks nearer to the cause. Of two by one oracle, each of which shows in the other's
+    program, the one found later follows. Only a guess: two faults that one program cannot show apart look the same.
+    """
+    names = findings["signature"].tolist()
+    order = {
+        name: (_RANKS.get(oracle, _LAST), seconds, name)
+        for name, oracle, seconds in zip(names, findings["oracle"], findings["first_seconds"], strict=True)
+    }
+    beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
+
+    def is_nearer(one: str, other: str) -> bool:
+        return order[one] < order[other] and (order[one][0] < order[other][0] or other in beside[one])
+
+    causes = {
+        name: min(
+            (one for one in beside[name] if one in order and is_nearer(one, name)), key=order.__getitem__, default=""
+        )
+        for name in names
+    }
+    # In rising order, so that the one that it follows from has been followed up already.
+    for name in sorted(names, key=order.__getitem__):
+        causes[name] = causes.get(causes[name], "") or causes[name]
+    return pd.Series([causes[name] for name in names], index=findings.index, dtype="string")

@@ -1,0 +1,62 @@
+"""Which finding follows from which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.causes import follows_of
+from reports.load import load_run
+from reports.morning import overview_table
+from reports.render import write_reports
+from tests.reports.sample import BUG, FINDING, write_run
+
+HOLE, WRITE = "bounds/hole/kernel.loc", "bounds/row_write/kernel.kv"
+STORED, NUMBER, OTHER = "state/kv_not_written/B.decode", "numeric/wrong_output/B.decode", "numeric/nan/C.decode"
+
+
+def run(folder: Path, *told: tuple[str, list[str]]) -> Path:
+    """Findings, in the order in which they came, each with what its program shows beside."""
+    findings = [
+        {
+            **FINDING,
+            "signature": name,
+            "title": name,
+            "beside": beside,
+            "first_seconds": 20.0 + place,
+            "reliability": [3, 3],
+        }
+        for place, (name, beside) in enumerate(told)
+    ]
+    return write_run(folder, [BUG], findings)
+
+
+@pytest.mark.parametrize(
+    ("told", "follows"),
+    [
+        ([(HOLE, []), (NUMBER, [])], ["", ""]),
+        ([(HOLE, [NUMBER]), (NUMBER, [HOLE])], ["", HOLE]),
+        ([(NUMBER, []), (HOLE, [NUMBER])], ["", ""]),  # a wrong number makes no kernel go astray, and shows by itself
+        ([(WRITE, [HOLE]), (HOLE, [WRITE])], ["", WRITE]),  # each with the other: one fault, by what was seen first
+        ([(OTHER, []), (NUMBER, [OTHER])], ["", ""]),  # the other shows by itself, and is no cause
+        ([(NUMBER, [STORED, HOLE]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),
+        ([(NUMBER, [STORED]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),  # by way of another
+        ([(NUMBER, ["state/never/noted"])], [""]),
+    ],
+)
+def test_a_finding_follows_from_what_its_smallest_program_shows_too(
+    tmp_path: Path, told: list[tuple[str, list[str]]], follows: list[str]
+) -> None:
+    assert follows_of(load_run(run(tmp_path, *told)).findings).tolist() == follows
+
+
+def test_the_reports_say_what_follows_from_what(tmp_path: Path) -> None:
+    folder = run(tmp_path, (NUMBER, [HOLE]), (HOLE, []), (OTHER, []), (STORED, []))
+    write_reports(folder)
+    page, summary = (folder / "report.html").read_text(), (folder / "summary.md").read_text()
+    assert ["new", "follow from another", 1] in overview_table(load_run(folder)).to_numpy().tolist()
+    assert "**4** new (1 follow from another)" in summary
+    assert f"- follows, it seems, from 2: its program also shows `{HOLE}`\n" in summary
+    assert page.count('<span class="tag">follows 2</span>') == 1
+    assert 'Follows, it seems, from <a href="#finding-2">2</a>' in page
