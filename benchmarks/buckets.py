@@ -4,9 +4,10 @@
 
 With ``--planted`` the faults of ``planted_release.py`` are put into a scratch copy of the release. What a bucket's program
 shows there is compared with what it shows where one plant is left out, plant by plant, and on the release itself. So that each
-plant has a bucket of its own, no bucket may be two plants', and each program shows its own fault and no other. Buckets that no
-plant is needed for are the release's own; on a release as it is, without ``--planted``, all are, and only the last is asked.
-The same command on the same FOLDER goes on, and asks again of what was found. Exit status: 0 if it is so, 1 if it is not.
+plant has a bucket of its own, no bucket may be two plants', and each program shows its own fault and no other but what, as the
+report has it, follows from the same. Buckets that no plant is needed for are the release's own; on a release as it is, without
+``--planted``, all are, and only the last is asked. The same command on the same FOLDER goes on, and asks again of what was
+found. Exit status: 0 if it is so, 1 if it is not.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from fuzz.scratch import lay_out
 from fuzz.store import FINDINGS
 from fuzz.tally import is_believed
 from fuzz.targets import open_target
+from reports.causes import follows_of
+from reports.load import load_run
 
 PROGRAM_SECONDS = 60
 
@@ -43,6 +46,7 @@ class Bucket:
     """``shown`` is what its program shows; ``owners`` are the plants without any of which it does not show its own fault.
 
     ``is_whole``: the campaign had the time to confirm and shrink it. ``is_releases``: the release shows it as it is.
+    ``kin`` are those that follow from what it follows from itself, as the report has it: one fault, seen in several ways.
     """
 
     signature: str
@@ -51,11 +55,13 @@ class Bucket:
     shown: tuple[str, ...]
     owners: tuple[str, ...]
     is_releases: bool
+    kin: tuple[str, ...] = ()
 
     @property
     def is_own(self) -> bool:
         """Whether it is one fault's, and shows that alone."""
-        return len(self.owners) + self.is_releases == 1 and (not self.is_whole or self.shown == (self.signature,))
+        shows_own = self.signature in self.shown and set(self.shown) <= {self.signature, *self.kin}
+        return len(self.owners) + self.is_releases == 1 and (not self.is_whole or shows_own)
 
 
 class Told:
@@ -116,6 +122,14 @@ def examine(entries: Sequence[dict[str, Any]], release: Path, names: Sequence[st
     ]
 
 
+def with_kin(buckets: Sequence[Bucket], follows: Mapping[str, str]) -> list[Bucket]:
+    """``follows`` maps a signature to the one that it follows from, "" if from none."""
+    roots = {bucket.signature: follows.get(bucket.signature) or bucket.signature for bucket in buckets}
+    return [
+        replace(one, kin=tuple(name for name, root in roots.items() if root == roots[one.signature])) for one in buckets
+    ]
+
+
 def homeless(buckets: Sequence[Bucket], names: Sequence[str]) -> list[str]:
     """The plants that no bucket is of alone: never met, or merged with another."""
     return [name for name in names if all(bucket.owners != (name,) for bucket in buckets)]
@@ -168,11 +182,14 @@ def main() -> int:
         planted_at = laid_out(release, given.out / "target", names) if names else release
         entries = campaign(f"path:{planted_at}", given.out, given)
         buckets = examine(entries, release, names, given.out / "scratch")
+    findings = load_run(given.out / "campaign").findings
+    follows = dict(zip(findings["signature"], follows_of(findings), strict=True))
+    buckets = with_kin(buckets, follows)
     print(table(buckets))
     lost, wrong = homeless(buckets, names), [bucket for bucket in buckets if not bucket.is_own]
     whole = sum(bucket.is_whole for bucket in buckets)
     print(
-        f"{len(buckets)} buckets, {whole} of them shrunk; {len(names) - len(lost)} of {len(names)} plants have their own"
+        f"{len(buckets)} buckets, of which {sum(map(bool, follows.values()))} follow from another, {whole} of them shrunk; {len(names) - len(lost)} of {len(names)} plants have their own"
     )
     for name in lost:
         print(f"no bucket of its own: {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -56,6 +57,13 @@ def test_a_bucket_that_is_not_one_faults_alone(
 
 def test_a_program_that_was_not_shrunk_may_show_more(buckets: ModuleType) -> None:
     assert bucket(buckets, NARROW, shown=("a", "b"), whole=False).is_own
+
+
+def test_a_program_may_show_what_follows_from_the_same_fault(buckets: ModuleType) -> None:
+    found = [replace(bucket(buckets, NARROW, shown=("a", "b")), signature=name) for name in ("a", "b", "c")]
+    kin = buckets.with_kin(found, {"a": "", "b": "a", "c": ""})
+    assert [one.kin for one in kin] == [("a", "b"), ("a", "b"), ("c",)]
+    assert [one.is_own for one in kin] == [True, True, False]
 
 
 def test_a_plant_without_a_bucket_that_is_its_alone_is_told(buckets: ModuleType) -> None:
