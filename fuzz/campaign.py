@@ -79,7 +79,6 @@ class _Campaign:
         self.interrupted = False
         self.reason = ""
         self.has_given_up = False
-        self.looking = Looking(self.started, options.workers)
         self.log = Logbook(store, progress, known, past)
         self.follow_up = FollowUp(options, known, progress.note)
         self.version = past.terms.sglang_version if past.terms is not None else ""

@@ -65,6 +65,8 @@ class Examiner:
         shrinks = self.options.shrink and not is_taken
         enough = TRIAL_RUNS if shrinks and not is_borderline(finding) else CONFIRM_RUNS
         try:
+            if self.stop.is_set():  # no new process for a run that would not be begun
+                raise Stopped
             confirmed = confirm(worker, confirmed.program, finding, patience.share(CONFIRM_SHARE), enough)
             if not confirmed.shown and confirmed.program != program:
                 confirmed = confirm(worker, program, finding, patience, enough)
