@@ -121,26 +121,26 @@ class _Campaign:
 
     def start(self, workers: list[WorkerProcess]) -> bool:
         """Start all workers side by side; False if the target or every pair is out of reach."""
-        self.progress.phase(f"importing {self.options.target} in {len(workers)} worker(s)")
+        options = self.options
+        self.progress.phase(f"importing {options.target} in {len(workers)} worker(s)")
         try:
             for worker in workers:
                 worker.launch()
             ready, *_ = [worker.wait_ready() for worker in workers]
             self.progress.phase("trying which pairs of backends start")
-            terms = self.past.terms or settle(self.options, workers[0], ready.sglang_version)
+            terms = self.past.terms or settle(options, workers[0], ready.sglang_version)
         except WorkerError as error:
             self.give_up(str(error))
             return False
         if not terms.pairs:
             self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
             return False
-        terms.check_version(ready.sglang_version, self.options)
+        terms.check_version(ready.sglang_version, options)
         self.version = ready.sglang_version
-        limits = self.options.limits(terms.pairs, terms.speculative)
-        self.engine = engine_of(self.options, limits, self.version, self.tell)
-        self.gaps = gaps_of(self.options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
-        self.progress.started(self.options, ready, terms.pairs)
-        self.looking = Looking(time.monotonic(), self.options.workers, shortest_of(self.options.seconds))
+        self.engine = engine_of(options, options.limits(terms.pairs, terms.speculative), self.version, self.tell)
+        self.gaps = gaps_of(options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
+        self.progress.started(options, ready, terms.pairs)
+        self.looking = Looking(time.monotonic(), options.workers, shortest_of(options.seconds), self.deadline)
         return True
 
     def drive(self, workers: list[WorkerProcess]) -> None:

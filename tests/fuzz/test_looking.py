@@ -1,4 +1,4 @@
-"""Looks into findings leave two thirds of the time to programs, and end when the campaign has to."""
+"""Looks into findings leave programs most of the time, and end when the campaign has to."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ def test_look_may_take_what_is_left_of_the_third_and_a_minute_at_most() -> None:
 
 def test_the_third_is_of_all_workers_time() -> None:
     assert Looking(0, workers=2).begin(45) == 30
+
+
+def test_two_thirds_of_the_second_half_are_for_looks() -> None:
+    assert Looking(0, seconds=20, until=180).begin(90) == 10
+    assert Looking(0, seconds=30, until=180).begin(104) is None
+    assert Looking(0, seconds=30, until=180).begin(105) == 10
+    assert Looking(0, seconds=30, until=180).begin(180) == 60
 
 
 @pytest.mark.parametrize(("campaign", "seconds"), [(60, 10), (300, 10), (600, 20), (3600, 60), (None, 60)])
