@@ -13,6 +13,7 @@ from typing import Any
 
 from fuzz.finding import Finding, Verdict
 from fuzz.trace import Step, Trace
+from fuzz.wrapped import children_of
 
 SUPPLIES_MAX = 4  # names supplied to one program; each is a run of it more
 NEEDS, BEHIND = "needs", "behind"  # names of evidence
@@ -43,20 +44,15 @@ class _Forwarded:
 
 
 def supply_for(error: BaseException) -> Supply | None:
-    """What would have spared the target this error: a name read off a wrapper, and a child that has it; else None.
-
-    A child is what a wrapper holds in an attribute of its own and shares a base class with.
-    """
+    """What would have spared the target this error: a name read off a wrapper, and a child that has it; else None."""
     if not isinstance(error, AttributeError) or not isinstance(getattr(error, "name", None), str):
         return None
     wrapper, name, owner = error.obj, str(error.name), type(error.obj)
     if hasattr(owner, name):
         return None  # a property of the wrapper's own that failed
-    bases = tuple(base for base in owner.__mro__[1:] if base is not object)
-    for held, child in getattr(wrapper, "__dict__", {}).items():
-        if bases and isinstance(child, bases) and child is not wrapper and hasattr(child, name):
-            return Supply(owner, name, held)
-    return None
+    held = (held for held, child in children_of(wrapper) if hasattr(child, name))
+    child = next(held, None)
+    return None if child is None else Supply(owner, name, child)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from types import ModuleType
 
 from fuzz.finding import BREACH, CUDA_FAULT, RULE, Signature, Verdict
 from fuzz.oracle.device import broken_by
+from fuzz.oracle.lost import Lost, lost_in
 from fuzz.oracle.raised import (
     blamed_for,
     called_stub,
@@ -111,6 +112,9 @@ def _of_sglang(root: BaseException, reader: str) -> Judgement:
         if refused:  # one caller calls many: the fault is told by what it cannot call so
             title = f"{kind}: {line}, called by {reader}"
             return _judgement(Verdict.BUG, "contract", kind, refused["name"], title, root, {"reader": reader})
+    lost = lost_in(root)
+    if lost is not None:
+        return _lost(lost, root, reader)
     blamed = blamed_for(root)
     evidence = {} if blamed == reader else {"reader": reader}
     return _judgement(Verdict.BUG, "contract", kind, blamed, f"{kind} in {blamed}: {line}", root, evidence)
@@ -140,6 +144,15 @@ def _missing(root: AttributeError, reader: str, supplied: tuple[type, ...]) -> J
     title = f"AttributeError: {cls.__name__} has no {name!r}, read by {reader}"
     evidence = {"object": f"{cls.__module__}.{cls.__qualname__}", "attribute": str(name), "reader": reader}
     return _judgement(Verdict.BUG, "contract", "AttributeError", place, title, root, evidence)
+
+
+def _lost(lost: Lost, root: BaseException, reader: str) -> Judgement:
+    """An answer of None that a wrapper passes on: a missing attribute is the same fault, whoever asks for it."""
+    kind = AttributeError.__name__ if lost.lacks else type(root).__name__
+    fault = f"has no {lost.name!r}" if lost.lacks else f"says None for {lost.name!r}"
+    title = f"{kind}: {lost.loser.__name__} {fault}, read by {reader}"
+    evidence = {"reader": reader, "asked": lost.asked.__name__, "has it": lost.knower.__name__}
+    return _judgement(Verdict.BUG, "contract", kind, f"{lost.loser.__name__}.{lost.name}", title, root, evidence)
 
 
 def _name(owner: object) -> str:

@@ -8,15 +8,13 @@ padding, nor logits.
 from __future__ import annotations
 
 import math
-from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Any
 
 import torch
 
 from fuzz.finding import TIMES_NEARER, TIMES_TOLERANCE, Signature
+from fuzz.oracle.rules import EXPLANATIONS, SCALE_EXPLANATIONS, SEVERAL_LEFT_OUT, Rule
 from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import kv_memory
 from stubs.layer import layer_of
@@ -32,7 +30,6 @@ from stubs.world import World
 # What a logit far from 0 costs in precision: a few roundings of float32 (2 ** -24), of each of 16 or 32 products.
 SHIFT_BLUR = 2.0**-19
 PLAIN_WIDTH = 64  # columns of the widest rows that the tolerances were found for
-UNEXPLAINED = "wrong_output"
 
 
 def matches_reference(view: StepView) -> list[Fault]:
@@ -45,7 +42,7 @@ def matches_reference(view: StepView) -> list[Fault]:
     for row in rows:
         # Where the inputs themselves are NaN, so is the truth: the step that made them so has been reported.
         if bool((torch.isnan(row.got) & ~torch.isnan(row.wanted)).any()):
-            return [_fault(view, "nan", row, _how_far(view, row, _Rule()))]
+            return [_fault(view, "nan", row, _how_far(view, row, Rule()))]
     wrong = [row for row in rows if _is_wrong(view, row)]
     if not wrong:
         return []
@@ -123,58 +120,7 @@ def _compared(view: StepView) -> Iterator[_Compared]:
         out = tap.out.reshape(view.plan.tokens, view.world.num_heads, view.world.v_dim).double()
         for row in view.plan.rows:
             got = out[row.start : row.start + row.count]
-            yield _Compared(tap, row, got, _expected(view, tap, row, _Rule()), tolerance)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A way to attend: the right one by default, or one with the things wrong that ``kinds`` name."""
-
-    kinds: tuple[str, ...] = (UNEXPLAINED,)
-    window_delta: int = 0
-    ignores_window: bool = False
-    ignores_logit_cap: bool = False
-    ignores_temperature: bool = False
-    sinks_counted: int = 1  # how often a sink takes its weight
-    ignores_tree: bool = False
-    keys_hidden: int = 0  # newest committed keys that no query sees
-    ignores_prefix: bool = False
-    ignores_own: bool = False  # the prefix alone is seen
-    counts_own_twice: bool = False  # the step's own KV is taken for prefix, too, which every query sees
-    own_as_given: bool = False  # the step's own KV is not rounded as the pool's is: right as well
-    pool: str = ""  # "scaled" or "unscaled": the prefix is what the pool holds, so read, and not what it ought to hold
-
-
-# What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.
-_EXPLANATIONS = (
-    _Rule(("window_ignored",), ignores_window=True),
-    _Rule(("window_short_by_one",), window_delta=-1),
-    _Rule(("window_long_by_one",), window_delta=1),
-    _Rule(("logit_cap_ignored",), ignores_logit_cap=True),
-    _Rule(("temperature_ignored",), ignores_temperature=True),
-    _Rule(("sinks_ignored",), sinks_counted=0),
-    _Rule(("sinks_counted_twice",), sinks_counted=2),
-    _Rule(("tree_mask_ignored",), ignores_tree=True),
-    _Rule(("prefix_ignored",), ignores_prefix=True),
-    _Rule(("own_kv_unseen",), ignores_own=True),
-    _Rule(("newest_prefix_key_unseen",), keys_hidden=1),
-    _Rule(("own_kv_counted_twice",), counts_own_twice=True),
-)
-# Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
-_SCALE_EXPLANATIONS = (_Rule(("stored_kv_wrong",), pool="scaled"), _Rule(("kv_scale_ignored",), pool="unscaled"))
-# What one backend may leave out beside another: two or three of these are a fault each.
-_LEFT_OUT: dict[str, dict[str, Any]] = {
-    "window_ignored": {"ignores_window": True},
-    "logit_cap_ignored": {"ignores_logit_cap": True},
-    "temperature_ignored": {"ignores_temperature": True},
-    "tree_mask_ignored": {"ignores_tree": True},
-    "kv_scale_ignored": {"pool": "unscaled"},
-}
-_SEVERAL_LEFT_OUT = tuple(
-    _Rule(kinds, **dict(ChainMap(*(_LEFT_OUT[kind] for kind in kinds))))
-    for count in (2, 3)
-    for kinds in combinations(_LEFT_OUT, count)
-)
+            yield _Compared(tap, row, got, _expected(view, tap, row, Rule()), tolerance)
 
 
 def what_is_wrong(view: StepView) -> tuple[str, ...]:
@@ -185,40 +131,40 @@ def what_is_wrong(view: StepView) -> tuple[str, ...]:
 
 def _is_wrong(view: StepView, row: _Compared) -> bool:
     """Whether the row is right neither with its own KV as the pool holds it nor as it was given: backends read either."""
-    return row.excess > 0 and not any(_explains(view, row, rule) for rule in _own_as_given(view, _Rule()))
+    return row.excess > 0 and not any(_explains(view, row, rule) for rule in _own_as_given(view, Rule()))
 
 
-def _explanation(view: StepView, wrong: list[_Compared]) -> _Rule:
+def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     """The first wrong rule under which every wrong row is right; the right one if there is none."""
-    kinds = _SCALE_EXPLANATIONS + _EXPLANATIONS + _SEVERAL_LEFT_OUT
+    kinds = SCALE_EXPLANATIONS + EXPLANATIONS + SEVERAL_LEFT_OUT
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
         for rule in (kind, *_own_as_given(view, kind)):
             if all(_explains(view, row, rule) for row in wrong):
                 return rule
-    return _Rule()
+    return Rule()
 
 
-def _own_as_given(view: StepView, rule: _Rule) -> Iterator[_Rule]:
+def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
     """``rule`` over the step's own KV as it was given, where a pool of fp8 rounds it."""
     if view.world.kv_dtype != "auto":
         yield replace(rule, own_as_given=True)
 
 
-def _explains(view: StepView, row: _Compared, rule: _Rule) -> bool:
+def _explains(view: StepView, row: _Compared, rule: Rule) -> bool:
     return _excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0
 
 
-def _how_far(view: StepView, worst: _Compared, rule: _Rule) -> dict[str, str]:
+def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
     """Evidence: how many times its tolerance the output is off, and how many times nearer to what ``rule`` gives."""
     found = {TIMES_TOLERANCE: times_tolerance(worst.got, worst.wanted, worst.tolerance)}
-    if rule != _Rule():
+    if rule != Rule():
         other = _expected(view, worst.tap, worst.row, rule)
         error, residue = (float((worst.got - one).abs().max()) for one in (worst.wanted, other))
         found[TIMES_NEARER] = f"{error / residue if residue else math.inf:.3g}"
     return found
 
 
-def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tensor:
+def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
     world, heads = view.world, view.world.num_kv_heads
     layer = layer_of(world, tap.layer_index, on_draft=view.plan.on_draft)
@@ -247,7 +193,7 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> torch.Tens
     )
 
 
-def _held(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> History:
+def _held(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> History:
     """The row's prefix as the pool holds it."""
     slots, read = torch.tensor(row.live.slots[: row.prefix], dtype=torch.int64), {}
     for buffer in kv_memory(view.plan.runner.token_to_kv_pool):
@@ -258,7 +204,7 @@ def _held(view: StepView, tap: Tap, row: RowPlan, rule: _Rule) -> History:
     return History(read["K"], read["V"])
 
 
-def _mask(sliding_window: int, row: RowPlan, rule: _Rule) -> torch.Tensor:
+def _mask(sliding_window: int, row: RowPlan, rule: Rule) -> torch.Tensor:
     """bool [count, prefix + count]. Over a tree no window is drawn: see the generator's worlds."""
     length = row.prefix + row.count
     if row.tree is not None and not rule.ignores_tree:
@@ -267,6 +213,8 @@ def _mask(sliding_window: int, row: RowPlan, rule: _Rule) -> torch.Tensor:
     else:
         window = sliding_window + rule.window_delta if sliding_window and not rule.ignores_window else -1
         mask = visible(row.count, length, window)
+        if rule.sees_future:
+            mask |= torch.ones_like(mask).triu(row.prefix + 1)
     if rule.ignores_own:
         mask[:, row.prefix :] = False
     if rule.ignores_prefix:

@@ -31,6 +31,14 @@ class HybridAttnBackend(AttentionBackend):
     def __init__(self):
         self.prefill_backend = self.decode_backend = Child()
 
+class HybridLinearAttnBackend(AttentionBackend):
+    def __init__(self, child):
+        self.full_attn_backend = child
+        self.max_context_len = getattr(child, "max_context_len", None)
+
+def row_width(runner):
+    return 2 * runner.backend.max_context_len
+
 class Config:
     def __init__(self):
         self.num_heads = 2
