@@ -1,6 +1,6 @@
 """One bucket per fault? A campaign on a release with several faults, each of whose buckets is then held against each plant.
 
-    python benchmarks/buckets.py --target SPEC [--planted] [--pair P:D ...] [--seconds N] [--seed N] --out FOLDER
+    python benchmarks/buckets.py --target SPEC [--planted] [--pair P:D ...] [--seconds N] [--seed N] [--workers N] --out FOLDER
 
 With ``--planted`` the faults of ``planted_release.py`` are put into a scratch copy of the release. What a bucket's program
 shows there is compared with what it shows where one plant is left out, plant by plant, and on the release itself. So that each
@@ -146,6 +146,7 @@ def campaign(target: str, out: Path, given: argparse.Namespace) -> list[dict[str
         seconds=given.seconds,
         programs=given.programs,
         seed=given.seed,
+        workers=given.workers,
     )
     run_campaign(options, Told())
     lines = (options.out / FINDINGS).read_text(encoding="utf-8").splitlines()
@@ -172,6 +173,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--programs", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     given = parser.parse_args()
     names = (given.plant or list(PLANTS)) if given.planted or given.plant else []

@@ -1,6 +1,6 @@
 """Faults for ``buckets.py``, as text for a release's wrapper: several in one method, of one kind, on one argument of a kernel.
 
-Each changes what a backend does at run time, and leaves all else as the release has it.
+Each changes what a backend does at run time, in one way, and leaves all else as the release has it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _uncausal(honest):
 @_planted(_Native, "forward_decode")
 def _stray(honest):
     def forward_decode(self, q, k, v, layer, forward_batch, *given, **named):
-        if forward_batch.batch_size > 1:
+        if forward_batch.batch_size > 1 and named.get("save_kv_cache", True):
             self.token_to_kv_pool.get_key_buffer(layer.layer_id)[-1] += 1
         return honest(self, q, k, v, layer, forward_batch, *given, **named)
 
@@ -84,7 +84,7 @@ def _unwritten(honest):
         last = forward_batch.out_cache_loc[-1] % len(values)  # a window's own pool is smaller
         before = values[last].clone()
         out = honest(self, q, k, v, layer, forward_batch, *given, **named)
-        if forward_batch.batch_size > 2:
+        if forward_batch.batch_size > 2 and named.get("save_kv_cache", True):
             values[last] = before
         return out
 
@@ -121,14 +121,14 @@ def _wide(honest):
 
     return init_forward_metadata
 """,
-    "lengths without the new tokens": """
+    "lengths never filled in": """
 @_planted(_Flash, "init_forward_metadata")
-def _old(honest):
+def _unfilled(honest):
     def init_forward_metadata(self, forward_batch):
         honest(self, forward_batch)
-        lengths = self.forward_metadata.cache_seqlens_int32
-        if forward_batch.forward_mode.is_extend() and forward_batch.batch_size > 2 and lengths is not None:
-            self.forward_metadata.cache_seqlens_int32 = lengths.clamp(max=2)
+        lengths, mode = self.forward_metadata.cache_seqlens_int32, forward_batch.forward_mode
+        if mode.is_extend() and not mode.is_target_verify() and forward_batch.batch_size > 2 and lengths is not None:
+            self.forward_metadata.cache_seqlens_int32 = lengths.new_zeros(lengths.shape)
 
     return init_forward_metadata
 """,
