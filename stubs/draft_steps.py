@@ -35,6 +35,7 @@ class DraftModel:
         self.model_config = runner.model_config
         self.server_args = runner.server_args
         self.canary_manager = None
+        self.model = _DraftModule(self)
         self.outs: list[list[torch.Tensor]] = []  # by step, by layer
         self._runner, self._inputs, self._logits = runner, inputs, logits
         self._hidden = torch.zeros(
@@ -47,6 +48,17 @@ class DraftModel:
         pairs = zip(self._runner.radix_layers, self._inputs[step], strict=True)
         self.outs.append([layer(q, k, v, forward_batch) for layer, (q, k, v) in pairs])
         return sglang_draft.logits_output(self._logits[step], self._hidden)
+
+
+class _DraftModule:
+    """The runner's ``model``: up to 0.5.5 the loop calls the module itself, and has the output without its pair."""
+
+    def __init__(self, runner: DraftModel) -> None:
+        self._runner = runner
+
+    def forward(self, input_ids: torch.Tensor, positions: torch.Tensor, forward_batch: Any) -> Any:
+        """As DraftModel.forward: ``input_ids`` and ``positions`` int64 [branches] are the batch's own."""
+        return self._runner.forward(forward_batch).logits_output
 
 
 def run_draft(run: DraftRun, runner: Any, world: World, batch: Any, inputs: Sequence[LayerInput]) -> list[Tap]:

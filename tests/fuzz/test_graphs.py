@@ -89,6 +89,14 @@ def test_drafts_are_decoded_without_graphs(
     assert ([step.mode for step in trace.steps], told(trace)) == (["extend", "draft_prefill", *drafted, *drafted], [])
 
 
+@pytest.mark.parametrize("topk", [1, 2])
+def test_drafts_of_a_release_whose_loop_calls_the_model_itself(real_worker: RealWorker, topk: int) -> None:
+    shape = "chain" if topk == 1 else "tree"
+    modes = ["extend", "draft_prefill", *2 * ["draft_decode", f"verify_{shape}_decode", "draft_extend"]]
+    trace = real_worker("0.5.5").run(Program(drafting(("fa3", "triton"), topk), DRAFTS), SECONDS)
+    assert ([step.mode for step in trace.steps], told(trace)) == (modes, [])
+
+
 def test_a_half_that_cannot_be_captured_is_refused_at_start_up(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.23").run(Program(World(graph=1), DECODES), SECONDS)
     assert (trace.verdict, told(trace)) == (
