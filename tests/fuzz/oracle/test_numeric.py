@@ -52,7 +52,7 @@ def test_right_tree_is_no_fault() -> None:
         ({}, "11100 11100", 0.0, "own_kv_unseen"),
         ({}, "11010 11011", 0.0, "newest_prefix_key_unseen"),
         ({}, "01110 01111", 0.0, "wrong_output"),
-        ({}, "11111 11111", 0.0, "wrong_output"),
+        ({}, "11111 11111", 0.0, "causal_mask_ignored"),
         ({"sliding_window": 2}, "00110 00111", 0.0, "wrong_output"),
     ],
 )
