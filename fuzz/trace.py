@@ -50,6 +50,15 @@ MODES = (
     "retract",
 )
 
+_FAMILIES = ("extend", "decode", "verify", "idle")
+
+
+def family_of(mode: str) -> str:
+    """What a backend does alike: the mode without what its requests are like, who routed it here, and who padded it."""
+    plain = mode.removesuffix(REPLAYED)
+    family = plain.partition("_")[0]
+    return (family if family in _FAMILIES else plain) + mode[len(plain) :]
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -47,7 +47,7 @@ def batch_sound(view: StepView) -> list[Fault]:
         return []
     return [
         Fault(
-            Signature("state", "batch_unsound", f"ForwardBatch.extend_num_tokens.{view.plan.mode}"),
+            Signature("state", "batch_unsound", f"ForwardBatch.extend_num_tokens.{view.family}"),
             f"{view.plan.mode}: the batch counts its new tokens wrong",
             f"extend_num_tokens is {said}, and extend_seq_lens are {lens.tolist()[:12]}",
         )
@@ -62,7 +62,7 @@ def tokens_as_given(view: StepView) -> list[Fault]:
     found = taken.tolist()[:12] if isinstance(taken, torch.Tensor) else taken
     return [
         Fault(
-            Signature("state", "wrong_tokens", f"ForwardBatch.input_ids.{view.plan.mode}"),
+            Signature("state", "wrong_tokens", f"ForwardBatch.input_ids.{view.family}"),
             f"{view.plan.mode}: the batch takes other tokens to the model than it was made for",
             f"input_ids are {found}; given were {given.tolist()[:12]}",
         )
@@ -209,7 +209,7 @@ def _foreign_slots(view: StepView, name: str, indptr: list[int], indices: torch.
 def _metadata_fault(view: StepView, kind: str, name: str, detail: str) -> Fault:
     leaf = type(view.leaf).__name__
     return Fault(
-        Signature("state", kind, f"{leaf}.{name}.{view.plan.mode}"),
+        Signature("state", kind, f"{leaf}.{name}.{view.family}"),
         f"{view.plan.mode} metadata of {leaf} is unsound: {name}",
         detail,
     )
@@ -249,7 +249,7 @@ def cold_equals_warm(view: StepView) -> list[Fault]:
 def _history_fault(view: StepView, what: str, detail: str) -> Fault:
     leaf = type(view.leaf).__name__
     return Fault(
-        Signature("state", "history_dependent", f"{leaf}.{what}.{view.plan.mode}"),
+        Signature("state", "history_dependent", f"{leaf}.{what}.{view.family}"),
         f"{view.plan.mode} on {leaf} depends on what ran before: {what}",
         detail,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fuzz.finding import Signature
+from fuzz.trace import family_of
 from stubs.interpreter_log import Violation
 from stubs.plan import StepPlan
 from stubs.tap import Tap
@@ -56,8 +57,12 @@ class StepView:
 
     @property
     def place(self) -> str:
-        """Where a wrong result of this step is put: the leaf's class and the step's mode."""
-        return f"{type(self.leaf).__name__}.{self.plan.mode}"
+        """Where a wrong result of this step is put: the leaf's class and the family of the step's mode."""
+        return f"{type(self.leaf).__name__}.{self.family}"
+
+    @property
+    def family(self) -> str:
+        return family_of(self.plan.mode)
 
     @property
     def place_of_kv(self) -> str:

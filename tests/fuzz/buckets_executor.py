@@ -24,7 +24,7 @@ FAULTS = {
     "retracted_back": "state/stray_kv_write/TritonAttnBackend.extend",
     "kept_hit": "bounds/stale_read/_fwd_kernel.K_Buffer",
     "three_at_once": "contract/IndexError/TritonAttnBackend.init_forward_metadata",
-    "chunk": "state/indptr_falls/TritonAttnBackend.kv_indptr.extend_chunked",
+    "chunk": "state/indptr_falls/TritonAttnBackend.kv_indptr.extend",
     "idle": "contract/AttributeError/HybridAttnBackend.idle",
 }
 
