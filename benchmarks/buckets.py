@@ -4,8 +4,8 @@
 
 With ``--planted`` the faults of ``planted_release.py`` are put into a scratch copy of the release. What a bucket's program
 shows there is compared with what it shows where one plant is left out, plant by plant, and on the release itself. So that each
-plant has a bucket of its own, no bucket may be two plants', and each program shows its own fault and no other but what, as the
-report has it, follows from the same. Buckets that no plant is needed for are the release's own; on a release as it is, without
+plant has one bucket of its own, beside what follows from that as the report has it, no bucket may be two plants', and each
+program shows its own fault and no other but what follows from the same. Buckets that no plant is needed for are the release's own; on a release as it is, without
 ``--planted``, all are, and only the last is asked. The same command on the same FOLDER goes on, and asks again of what was
 found. Exit status: 0 if it is so, 1 if it is not.
 """
@@ -47,6 +47,7 @@ class Bucket:
 
     ``is_whole``: the campaign had the time to confirm and shrink it. ``is_releases``: the release shows it as it is.
     ``kin`` are those that follow from what it follows from itself, as the report has it: one fault, seen in several ways.
+    ``follows``: whether it is not the first of them.
     """
 
     signature: str
@@ -56,6 +57,7 @@ class Bucket:
     owners: tuple[str, ...]
     is_releases: bool
     kin: tuple[str, ...] = ()
+    follows: bool = False
 
     @property
     def is_own(self) -> bool:
@@ -126,13 +128,24 @@ def with_kin(buckets: Sequence[Bucket], follows: Mapping[str, str]) -> list[Buck
     """``follows`` maps a signature to the one that it follows from, "" if from none."""
     roots = {bucket.signature: follows.get(bucket.signature) or bucket.signature for bucket in buckets}
     return [
-        replace(one, kin=tuple(name for name, root in roots.items() if root == roots[one.signature])) for one in buckets
+        replace(
+            one,
+            kin=tuple(name for name, root in roots.items() if root == roots[one.signature]),
+            follows=bool(follows.get(one.signature)),
+        )
+        for one in buckets
     ]
 
 
 def homeless(buckets: Sequence[Bucket], names: Sequence[str]) -> list[str]:
     """The plants that no bucket is of alone: never met, or merged with another."""
     return [name for name in names if all(bucket.owners != (name,) for bucket in buckets)]
+
+
+def crowded(buckets: Sequence[Bucket], names: Sequence[str]) -> list[str]:
+    """The plants that have more than one bucket, not counting what follows from another."""
+    owners = [bucket.owners for bucket in buckets if not bucket.follows]
+    return [name for name in names if owners.count((name,)) > 1]
 
 
 def campaign(target: str, out: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
@@ -188,16 +201,21 @@ def main() -> int:
     follows = dict(zip(findings["signature"], follows_of(findings), strict=True))
     buckets = with_kin(buckets, follows)
     print(table(buckets))
-    lost, wrong = homeless(buckets, names), [bucket for bucket in buckets if not bucket.is_own]
+    lost, several = homeless(buckets, names), crowded(buckets, names)
+    wrong = [bucket for bucket in buckets if not bucket.is_own]
     whole = sum(bucket.is_whole for bucket in buckets)
+    following = sum(bucket.follows for bucket in buckets)
     print(
-        f"{len(buckets)} buckets, of which {sum(map(bool, follows.values()))} follow from another, {whole} of them shrunk; {len(names) - len(lost)} of {len(names)} plants have their own"
+        f"{len(buckets)} buckets, {following} of which follow from another, {whole} shrunk; "
+        f"{len(names) - len(lost)} of {len(names)} plants have their own, {len(several)} more than one"
     )
     for name in lost:
         print(f"no bucket of its own: {name}")
+    for name in several:
+        print(f"several buckets: {name}")
     for bucket in wrong:
         print(f"not one fault's alone: {bucket.signature}")
-    return int(bool(lost or wrong))
+    return int(bool(lost or several or wrong))
 
 
 if __name__ == "__main__":

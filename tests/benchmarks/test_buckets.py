@@ -73,6 +73,15 @@ def test_a_plant_without_a_bucket_that_is_its_alone_is_told(buckets: ModuleType)
     ]
 
 
+def test_a_plant_with_two_buckets_is_told_unless_one_follows_from_the_other(buckets: ModuleType) -> None:
+    found = [
+        replace(bucket(buckets, name), signature=sign) for name, sign in ((NARROW, "a"), (NARROW, "b"), (FEW, "c"))
+    ]
+    names = [NARROW, FEW]
+    assert buckets.crowded(buckets.with_kin(found, {}), names) == [NARROW]
+    assert buckets.crowded(buckets.with_kin(found, {"b": "a"}), names) == []
+
+
 @pytest.mark.release
 def test_two_rules_of_one_argument_and_a_mere_check_are_three_buckets(
     buckets: ModuleType, target_folder: Any, tmp_path: Path
