@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.choice import Choices
+from fuzz.served import draws
 from stubs.latent_worlds import (
     LARGE_LATENT,
     LARGE_ROW,
@@ -31,10 +32,11 @@ def draw_kind(choices: Choices, world: World) -> World:
         return world
     if needs_latent(world) or (_may_be_latent(world) and choices.chance(1, 12)):
         return _with_latent(choices, world)
-    if choices.chance(1, 8):
+    if draws(choices, world, "window_tokens", 4):
         world = _with_window_pool(choices, world)
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
-    if choices.chance(1, 3 if world.window_tokens else 16) and not world.xai_temperature_len:
+    has_sinks = choices.chance(1, 3) if world.window_tokens else draws(choices, world, "sinks", 10)
+    if has_sinks and not world.xai_temperature_len:
         world = replace(world, sinks=1, logit_cap=0)
     # Pinned for trtllm_mha: its store of fp8 is a kernel that SGLang compiles with nvcc when it is first called.
     if choices.chance(1, 10) and not (world.device == "cpu" and "trtllm_mha" in (world.prefill, world.decode)):

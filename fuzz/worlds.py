@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fuzz.choice import Choices
 from fuzz.model_kinds import draw_kind
+from fuzz.served import draws, serves
 from stubs.page_sizes import PAGE_SIZES_OF
 from stubs.world import World
 from stubs.world_rules import LAYOUTS, SPEC_MODES
@@ -107,7 +108,7 @@ def _draw_layers(choices: Choices, world: World) -> World:
         alternate_layers=1 if limited and world.num_layers > 1 and choices.chance(2, 3) else 0,
         query_scalar=choices.pick((64, 9)) if choices.chance(1, 6) else 0,
         save_kv_cache=0 if choices.chance(1, 8) else 1,
-        deterministic=1 if choices.chance(1, 12) else 0,
+        deterministic=1 if draws(choices, world, "deterministic", 8) else 0,
     )
     if not world.sliding_window and choices.chance(1, 20):
         return replace(world, xai_temperature_len=choices.pick((4, 2, 9)))
@@ -127,8 +128,11 @@ def _draw_speculative(
 ) -> World:
     """``world`` with drafts. Most trees get page size 1, where that may be: few backends serve them on larger pages."""
     mode = choices.pick(tuple(modes))
-    if world.runner != "real" and choices.chance(1, 5):
-        world = replace(world, spec_mode=mode)
+    drafting = replace(world, spec_mode=mode)
+    # Of a half that verifies no tree of EAGLE's, NGRAM's are what there is.
+    others = 9 if is_tree and not serves(drafting, "tree") else 2
+    if world.runner != "real" and choices.chance(others, 10):
+        world = drafting
         return (
             _with_ngram(choices, world, single_slot_pages=single_slot_pages)
             if is_tree

@@ -20,7 +20,8 @@ from fuzz.request import State
 from fuzz.trace import MODES, REPLAYED
 from stubs.world import World
 
-SAMPLE = tuple(program_for(seed, Limits()) for seed in range(1500))
+LIMITS = Limits(pairs=("triton:fa3",))  # halves that serve every mode
+SAMPLE = tuple(program_for(seed, LIMITS) for seed in range(1500))
 SMALL = World(context_len=8, max_total_tokens=64, max_running_requests=2)
 
 
@@ -86,7 +87,7 @@ def test_no_bytes_make_the_plainest_program() -> None:
 
 
 def test_a_seed_repeats_itself() -> None:
-    assert [program_for(seed, Limits()) for seed in range(50)] == list(SAMPLE[:50])
+    assert [program_for(seed, LIMITS) for seed in range(50)] == list(SAMPLE[:50])
 
 
 def test_seeds_differ() -> None:
@@ -104,11 +105,10 @@ def test_each_mode_is_at_least_a_fortieth_of_the_steps(mode: str) -> None:
 
 def test_graphs_are_captured_in_a_third_of_the_plain_worlds_and_in_half_of_the_drafts() -> None:
     worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(600)]
-    able = [world for world in worlds if not world.window_tokens and world.save_kv_cache]
-    plain, drafts = ([world for world in able if world.is_speculative is it] for it in (False, True))
-    assert 0.27 <= sum(world.graph > 0 for world in plain) / len(plain) <= 0.45
-    assert 0.45 <= sum(world.graph > 0 for world in drafts) / len(drafts) <= 0.62
-    assert not any(world.graph for world in worlds if world not in able)
+    plain, drafts = ([world for world in worlds if world.is_speculative is it] for it in (False, True))
+    assert 0.27 <= sum(world.graph > 0 for world in plain) / len(plain) <= 0.4
+    assert 0.45 <= sum(world.graph > 0 for world in drafts) / len(drafts) <= 0.55
+    assert not any(world.graph for world in worlds if world.window_tokens or not world.save_kv_cache)
 
 
 def test_graphs_are_seldom_captured_of_a_half_that_refuses() -> None:
