@@ -137,7 +137,7 @@ class _Run:
     def start(self) -> None:
         try:
             # Capturing graphs runs kernels. SGLang's own runner warms up others first, over pools not known yet.
-            captures = self.world.graph and self.world.runner == "fake"
+            captures = (self.world.graph or self.world.prefill_graph) and self.world.runner == "fake"
             with self.watch.over(None) if captures else nullcontext():
                 self.server = self.watch.server = _SERVERS[self.world.runner](self.world)
             self._add(host_reads(self.server.graphs.host_reads), 0, "start-up")

@@ -15,9 +15,13 @@ PADDED = ("_padded", "_relabelled")
 # Modes a step can have, as reports name them. Verify carries its tree shape and the mode that routes it.
 MODES = (
     "extend",
+    "extend_graph",
     "extend_prefix",
+    "extend_prefix_graph",
     "extend_chunked",
+    "extend_chunked_graph",
     "mixed",
+    "mixed_graph",
     "decode",
     "decode_graph",
     "decode_padded",

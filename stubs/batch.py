@@ -98,7 +98,8 @@ class Scheduler:
         for part, length in zip(parts, lengths, strict=True):
             sglang_batch.mark_extend_range(part.live.record, part.prefix, length)
         batch.decoding_reqs = [part.live.record for part in parts[len(parts) - decoding :]] if decoding else None
-        return self.planner.step(mode, parts, batch, on_draft=on_draft)
+        graph = None if on_draft else self.server.graphs.prefill
+        return self.planner.step(mode, parts, batch, on_draft=on_draft, graph=graph)
 
     # --- decode, idle ----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ class FakeModelRunner:
         self.attn_dcp_size = 1  # so named in 0.5.21 alone
         self.dcp_rank = 0
         self.ps = sglang.one_rank_parallel_state()
+        self.pp_group = OneStage()
         # Model kinds that this one is not
         self.is_hybrid_swa = self.is_hybrid = sglang_window.is_hybrid(model_config)
         self.is_hybrid_swa_compress = False
@@ -66,6 +68,8 @@ class FakeModelRunner:
         # Graphs: none before they are captured
         self.graph_runner = None
         self.decode_cuda_graph_runner = None
+        self.prefill_cuda_graph_runner: Any = None
+        self.graph_shared_output = None  # of logits, which nothing here computes
         self.canary_manager = None
         # Memory
         self.max_running_requests = world.max_running_requests
@@ -82,11 +86,23 @@ class FakeModelRunner:
         """Whether a forward's rows are spread over ranks: there is one."""
         return False
 
+    def prepare_dummy_forward_batch(self, forward_batch: Any) -> Any:
+        """A graph's batch with what a model of some kinds wants of it: this one is none of those."""
+        return forward_batch
+
     def decode_num_tokens_per_req(self, *, num_draft_tokens: int | None = None) -> int:
         """Rows of q per request in a decode step: the draft width where drafts are verified, else 1."""
         if not self.world.is_speculative:
             return 1
         return self.world.spec_draft_tokens if num_draft_tokens is None else num_draft_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class OneStage:
+    """The group of a pipeline that has one stage."""
+
+    is_first_rank: bool = True
+    is_last_rank: bool = True
 
 
 def guarded(owner: Any, names: Sequence[str]) -> list[Guard]:

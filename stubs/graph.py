@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from stubs.interpreter import from_graph, interpreter_module
-from stubs.kernels.door import heard_by
+from stubs.kernels.door import heard_by, replaying
 
 # Operations whose result, or its shape, the host has to wait for: no stream that is being captured allows them.
 _WAITS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::unique_consecutive")
@@ -84,7 +84,7 @@ class Graph:
 
     def replay(self) -> None:
         """Repeat the nodes in order. Raises ReplayError where an operation of torch fails."""
-        with from_graph():
+        with from_graph(), replaying():
             for node in self.nodes:
                 self._repeat(node)
 

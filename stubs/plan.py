@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from stubs.draft_steps import DraftRun
+from stubs.graph_prefill import PrefillGraphRunner
 from stubs.graph_runner import GraphRunner
 from stubs.live import LiveRequest
 
@@ -45,7 +46,7 @@ class StepPlan:
     forward_batch: Any
     rows: tuple[RowPlan, ...]
     batch: dict[str, Any] = field(default_factory=dict)
-    graph: GraphRunner | None = None
+    graph: GraphRunner | PrefillGraphRunner | None = None
     draft: DraftRun | None = None
     padding: int = 0
     is_padded: bool = False

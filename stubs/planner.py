@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_batch, sglang_padding
+from stubs.graph_prefill import PrefillGraphRunner
 from stubs.graph_runner import GraphRunner
 from stubs.padding import Padding
 from stubs.plan import RowPlan, StepPlan, describe
@@ -57,7 +58,7 @@ class Planner:
         batch: Any,
         *,
         on_draft: bool = False,
-        graph: GraphRunner | None = None,
+        graph: GraphRunner | PrefillGraphRunner | None = None,
     ) -> StepPlan:
         """The step over a ScheduleBatch, on the target or ``on_draft``; ``graph`` as in ``planned``."""
         runner = self.server.draft if on_draft else self.server.target
@@ -90,7 +91,7 @@ class Planner:
         forward_batch: Any,
         *,
         on_draft: bool = False,
-        graph: GraphRunner | None = None,
+        graph: GraphRunner | PrefillGraphRunner | None = None,
     ) -> StepPlan:
         """``graph`` is what replays steps of this kind; SGLang's rule says whether it replays this one."""
         runner = self.server.draft if on_draft else self.server.target

@@ -18,7 +18,7 @@ import torch
 from stubs import sglang_flashinfer
 from stubs.layer import layer_of
 from stubs.refusal import Refused
-from stubs.sglang_arguments import gpu_for_drafts, speculative_arguments
+from stubs.sglang_arguments import gpu_for_drafts, graph_arguments, speculative_arguments
 from stubs.world import World
 
 ATTENTION = "sglang.srt.layers.attention"
@@ -104,7 +104,7 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "enable_deterministic_inference": bool(world.deterministic),
         "enable_two_batch_overlap": world.wrapper == "tbo",
     }
-    wanted |= speculative_arguments(world, draft_path)
+    wanted |= speculative_arguments(world, draft_path) | accepted(cls, **graph_arguments(world))
     try:
         with sglang_flashinfer.blackwell(world.prefill, world.decode), gpu_for_drafts(world):
             return _resolved(cls(**wanted), world)

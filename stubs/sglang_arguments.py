@@ -36,6 +36,13 @@ def speculative_arguments(world: World, draft_path: str) -> dict[str, Any]:
     }
 
 
+def graph_arguments(world: World) -> dict[str, Any]:
+    """Arguments of ServerArgs for graphs of whole prefill steps; empty without them. Others are captured unasked."""
+    if not world.prefill_graph:
+        return {}
+    return {"cuda_graph_backend_prefill": "full", "cuda_graph_max_bs_prefill": world.prefill_graph}
+
+
 @contextlib.contextmanager
 def gpu_for_drafts(world: World) -> Iterator[None]:
     """While a server's arguments are checked: the check of an algorithm that is served on a GPU alone is shown one."""

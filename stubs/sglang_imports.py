@@ -19,6 +19,7 @@ def import_attention() -> None:
     """Call after ``imports.install()`` and before anything else of SGLang is asked for."""
     if not torch.cuda.is_available():
         _take_interpreted_kernels()
+        _keep_python_operators()
     # Up to 0.5.7 layers/linear.py and layers/quantization import each other: a server comes to the second one first.
     load("sglang.srt.layers.quantization")
     load(f"{ATTENTION}.hybrid_attn_backend")
@@ -31,6 +32,24 @@ def _take_interpreted_kernels() -> None:
     module = load("sglang.srt.utils.common")
     if hasattr(module, "CachedKernel"):
         module.CachedKernel = _uncached
+
+
+def _keep_python_operators() -> None:
+    """Remember what SGLang's operators for a GPU alone are written as: torch gives a registered one's Python to nobody."""
+    module = load("sglang.srt.utils.common")
+    register = getattr(module, "direct_register_custom_op", None)
+    if register is None:
+        return
+
+    def keep(op_name: str, op_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        PYTHON_OPERATORS[op_name] = op_func
+        return register(op_name, op_func, *args, **kwargs)
+
+    module.direct_register_custom_op = keep
+
+
+# By the name that torch.ops.sglang has for it.
+PYTHON_OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 def _uncached(kernel: Any, key_fn: Callable[..., Any] | None = None) -> Any:

@@ -62,6 +62,7 @@ _BOUNDS = (
     ("prefix_chunk", 0, 1 << 17),
     ("graph_max", 0, 256),
     ("linear_before", 0, 8),
+    ("prefill_graph", 0, 4096),
 )
 
 # What models with latent attention do not have, or what was not tried with them yet.

@@ -21,6 +21,7 @@ class Recorder(Protocol):
 @dataclass(slots=True)
 class _Door:
     recorder: Recorder | None = None
+    replays: bool = False
 
 
 _DOOR = _Door()
@@ -38,6 +39,21 @@ def closed_kernel(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return call
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Within, calls are those of a graph that is replayed."""
+    _DOOR.replays = True
+    try:
+        yield
+    finally:
+        _DOOR.replays = False
+
+
+def replays() -> bool:
+    """Whether a graph that is replayed makes the call under way."""
+    return _DOOR.replays
 
 
 @contextmanager
