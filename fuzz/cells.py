@@ -48,6 +48,8 @@ def attempts(pair: str, device: str) -> Iterator[Attempt]:
     modes = ("extend", "extend_prefix", "extend_chunked", "mixed", "decode", "idle", "finish", "retract")
     yield Attempt(Program(plain, _plain_ops(page)), modes)
     yield Attempt(Program(replace(plain, graph=1), (Extend((Row(0, 2),)), Decode((0,)))), ("decode" + REPLAYED,))
+    replayed = tuple(mode + REPLAYED for mode in modes[:4])
+    yield Attempt(Program(replace(plain, prefill_graph=256), _prefill_ops(page)), replayed)
     for name, beside in (("padded", 0), ("relabelled", 1)):
         ops = (Extend((Row(0, 2),)), Decode((0,), 1 - beside, beside), Idle(dead=2, beside_extend=beside))
         yield Attempt(Program(plain, ops), (f"decode_{name}", f"idle_{name}"))
@@ -109,6 +111,17 @@ def _plain_ops(page: int) -> tuple[Op, ...]:
         Decode((1, 2)),
         Idle(),
         Retract((1,)),
+    )
+
+
+def _prefill_ops(page: int) -> tuple[Op, ...]:
+    """Prefills of at least half as many tokens as the smallest graph of SGLang's has, which are four."""
+    return (
+        Extend((Row(0, page + 2),)),
+        Finish((0,), keep=1),
+        Extend((Row(1, 2, cached_from=0, cached=page),)),
+        Extend((Row(2, max(page, 4), more=1),)),
+        Mixed((Row(2, 2),), (1,)),
     )
 
 

@@ -24,5 +24,5 @@ def corrupted(program: Program, seed: int) -> Program:
     # One kind of op first, then one of that kind: decodes are few, and as much can go wrong in one.
     kind = choices.pick(sorted({program.ops[index].kind for index in steps}))
     last = choices.pick([index for index in steps if program.ops[index].kind == kind])
-    world = replace(program.world, graph=0, graph_max=0, save_kv_cache=1)
+    world = replace(program.world, graph=0, graph_max=0, prefill_graph=0, save_kv_cache=1)
     return replace(program, world=world, ops=program.ops[: last + 1], corruption=choices.pick(corruptions_of(kind)))

@@ -99,6 +99,7 @@ _SWITCHES = (
     "kv_scale",
     "graph",
     "graph_max",
+    "prefill_graph",
     "kv_lora_rank",
     "prefix_chunk",
     "linear_before",

@@ -41,6 +41,7 @@ _PLAIN_ORDER = (
     "kv_dtype",
     "graph_max",
     "graph",
+    "prefill_graph",
     "linear_before",
     "wrapper",
 )

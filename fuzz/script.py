@@ -168,7 +168,7 @@ def templates() -> Environment:
 def _check_written(world: World) -> None:
     if world.is_speculative and not world.has_draft_model:
         raise ScriptError(f"scripts do not have worlds with spec_algorithm {world.spec_algorithm} yet")
-    if world.graph:  # without need for graphs, shrinking has left them out
+    if world.graph or world.prefill_graph:  # without need for graphs, shrinking has left them out
         raise ScriptError("it needs captured graphs, which scripts do not have")
     for name in UNWRITTEN:
         if getattr(world, name) != getattr(World(), name):

@@ -10,7 +10,7 @@ from fuzz.model_kinds import draw_kind
 from fuzz.served import draws, serves
 from stubs.page_sizes import PAGE_SIZES_OF
 from stubs.world import World
-from stubs.world_rules import LAYOUTS, SPEC_MODES
+from stubs.world_rules import LAYOUTS, SPEC_MODES, plans_prefill
 
 PAGE_SIZES = (1, 2, 4, 8, 16)
 LARGE_PAGES = (32, 64, 128)  # served, but few programs come to the end of such a page
@@ -23,6 +23,8 @@ CONTEXT_LENS = (32, 16, 24, 48, 64, 96, 128)
 HEAD_DIMS = (16, 16, 16, 16, 24, 32, 64)
 # Far below 0 a softmax that starts at 0 sums nothing (exp(-104) is 0 in float32); far above, exp overflows (at 89).
 LOGIT_SHIFTS = (-200, 200)
+# SGLang captures at some forty counts up to 1,024 tokens; no generated step has more than Limits.tokens_max.
+PREFILL_GRAPH_MAX = 256
 
 # SGLang's check of NGRAM looks at the name that stands for both halves, which here is prefill's.
 NGRAM_ON_PAGES = ("flashinfer",)
@@ -73,7 +75,8 @@ def draw_world(
     if shape != "plain":
         world = _draw_speculative(choices, world, modes, is_tree=shape == "tree", single_slot_pages=1 in sizes)
     world = _draw_graph(choices, world)
-    return draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
+    world = draw_kind(choices, replace(world, max_total_tokens=_draw_pool(choices, world)))
+    return _draw_prefill_graph(choices, world)
 
 
 def _draw_geometry(choices: Choices, world: World, sizes: tuple[int, ...]) -> World:
@@ -198,6 +201,19 @@ def _draw_graph(choices: Choices, world: World) -> World:
         return world
     most = choices.integer(1, world.max_running_requests) if choices.chance(1, 3) else 0
     return replace(world, graph=choices.integer(1, most or world.max_running_requests), graph_max=most)
+
+
+def _draw_prefill_graph(choices: Choices, world: World) -> World:
+    """``world`` whose extends are captured or not, at counts of tokens up to what one or more requests may have."""
+    fits = plans_prefill(world) and world.spec_algorithm in ("", "NGRAM") and not world.wrapper and not world.kv_lora_rank
+    # Pinned: see fuzz.axes.
+    if not fits or world.runner == "real" or world.device != "cpu" or not world.save_kv_cache:
+        return world
+    if not choices.chance(1, 4):
+        return world
+    context = world.context_len
+    tokens = choices.pick((2 * context, world.max_running_requests * context, context, 16))
+    return replace(world, prefill_graph=min(tokens, PREFILL_GRAPH_MAX))
 
 
 def captures(world: World) -> bool:

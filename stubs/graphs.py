@@ -13,6 +13,7 @@ from stubs.graph_prefill import PrefillGraphRunner
 from stubs.graph_runner import ExtendGraphRunner, GraphRunner
 from stubs.refusal import Refused
 from stubs.world import World
+from stubs.world_rules import plans_prefill
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,13 +63,19 @@ def _prefill_graphs(world: World, target: Any) -> PrefillGraphRunner | None:
     """Those of whole prefill steps, which SGLang captures first; None where the world or the release has none."""
     if not world.prefill_graph or not sglang_prefill.is_known():
         return None
+    sglang_prefill.refuse_unplanned(target.attn_backend.prefill_backend)
     counts = sglang_prefill.token_counts(
         target.server_args, world.prefill_graph, world.max_running_requests, world.context_len
     )
     if not counts:  # SGLang warns, and runs without
         return None
     runner = PrefillGraphRunner(target, target.attn_backend, counts)
-    runner.capture()
+    try:
+        runner.capture()
+    except ValueError as error:
+        if plans_prefill(world):
+            raise
+        raise Refused(f"{world.prefill}: {error}") from error  # its own plan of a graph knows no such step
     target.prefill_cuda_graph_runner = runner
     return runner
 

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import torch
 
 from stubs import sglang
+from stubs.refusal import Refused
 from stubs.sglang import accepted, find, load
 from stubs.sglang_imports import PYTHON_OPERATORS
 
@@ -27,6 +28,14 @@ def is_known() -> bool:
     """Whether the release captures whole prefill steps, of several requests."""
     phase = find("sglang.srt.model_executor.cuda_graph_config:PhaseConfig")
     return phase is not None and "full_prefill_max_req" in {field.name for field in fields(phase)}
+
+
+def refuse_unplanned(backend: Any) -> None:
+    """Raise Refused where the half for prefill has no plan of its own for any graph."""
+    base = load(f"{sglang.ATTENTION}.base_attn_backend").AttentionBackend
+    name = "init_forward_metadata_out_graph"
+    if getattr(type(backend), name) is getattr(base, name):
+        raise Refused(f"{type(backend).__name__} has no {name} of its own: it plans no graph")
 
 
 def token_counts(server_args: Any, tokens: int, requests: int, context_len: int) -> list[int]:

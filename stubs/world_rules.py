@@ -86,6 +86,15 @@ NOT_LATENT = (
 NOT_LINEAR = ("window_tokens", "sinks", "v_head_dim")
 
 
+def plans_prefill(world: World) -> bool:
+    """Whether the prefill half is known to plan whole prefill steps in graphs, in the releases that capture them.
+
+    Source: what SGLang 0.5.16 to 0.5.23 do in their init_forward_metadata_out_graph with a plain extend: others raise
+    "Invalid forward mode", flashinfer's latent attention among them.
+    """
+    return world.prefill == "fa3" or (world.prefill == "flashinfer" and not world.kv_lora_rank)
+
+
 def fault_of(world: World) -> str:
     """The first rule that ``world`` breaks, as the field, its value and what was expected; "" where it keeps them all."""
     return next(_faults(world), "")
@@ -182,6 +191,10 @@ def _faults_of_window_pool(world: World) -> Iterator[str]:
 
 
 def _faults_of_graph(world: World) -> Iterator[str]:
+    if world.prefill_graph and world.wrapper:
+        yield f"world.prefill_graph is {world.prefill_graph} with wrapper {world.wrapper!r}; expected 0: not tried with it yet"
+    if world.prefill_graph and not world.save_kv_cache:
+        yield f"world.prefill_graph is {world.prefill_graph} with save_kv_cache 0; expected 0: a graph writes its own KV"
     if world.graph_max and not world.graph:
         yield f"world.graph_max is {world.graph_max} without graphs; expected 0"
     if world.graph_max > world.max_running_requests:
