@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stubs import sglang_graph, sglang_prefill
+from stubs import sglang, sglang_graph, sglang_prefill
 from stubs.graph import HostRead
 from stubs.graph_draft import DraftGraphRunner
 from stubs.graph_overlap import OverlapGraphRunner
@@ -61,7 +61,7 @@ def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> 
 
 def _prefill_graphs(world: World, target: Any) -> PrefillGraphRunner | None:
     """Those of whole prefill steps, which SGLang captures first; None where the world or the release has none."""
-    if not world.prefill_graph or not sglang_prefill.is_known():
+    if not world.prefill_graph or not sglang.captures_prefill():
         return None
     sglang_prefill.refuse_unplanned(target.attn_backend.prefill_backend)
     counts = sglang_prefill.token_counts(

@@ -7,6 +7,7 @@ Where a release lacks a caller, ``Missing`` says so: the step is then unsupporte
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -104,12 +105,20 @@ def server_args(world: World, model_path: str, draft_path: str) -> Any:
         "enable_deterministic_inference": bool(world.deterministic),
         "enable_two_batch_overlap": world.wrapper == "tbo",
     }
-    wanted |= speculative_arguments(world, draft_path) | accepted(cls, **graph_arguments(world))
+    wanted |= speculative_arguments(world, draft_path)
+    if captures_prefill():
+        wanted |= graph_arguments(world)
     try:
         with sglang_flashinfer.blackwell(world.prefill, world.decode), gpu_for_drafts(world):
             return _resolved(cls(**wanted), world)
     except (ValueError, AssertionError, NotImplementedError) as error:
         raise Refused(f"ServerArgs: {error}") from error
+
+
+def captures_prefill() -> bool:
+    """Whether the release captures whole prefill steps, of several requests (0.5.15 on)."""
+    phase = find("sglang.srt.model_executor.cuda_graph_config:PhaseConfig")
+    return phase is not None and "full_prefill_max_req" in {field.name for field in dataclasses.fields(phase)}
 
 
 def _resolved(args: Any, world: World) -> Any:

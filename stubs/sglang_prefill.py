@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -24,12 +23,6 @@ from stubs.sglang_imports import PYTHON_OPERATORS
 _RUNNER = "sglang.srt.model_executor.runner.prefill_cuda_graph_runner"
 
 
-def is_known() -> bool:
-    """Whether the release captures whole prefill steps, of several requests."""
-    phase = find("sglang.srt.model_executor.cuda_graph_config:PhaseConfig")
-    return phase is not None and "full_prefill_max_req" in {field.name for field in fields(phase)}
-
-
 def refuse_unplanned(backend: Any) -> None:
     """Raise Refused where the half for prefill has no plan of its own for any graph."""
     base = load(f"{sglang.ATTENTION}.base_attn_backend").AttentionBackend
@@ -41,12 +34,13 @@ def refuse_unplanned(backend: Any) -> None:
 def token_counts(server_args: Any, tokens: int, requests: int, context_len: int) -> list[int]:
     """The counts of tokens that the release captures at, rising, up to ``tokens``.
 
-    None beyond what so many requests of a context each have, where the release looks at that (0.5.18 on).
+    None beyond what so many requests of a context each have, where the release looks at that (0.5.17 on).
     """
     listed = find("sglang.srt.arg_groups.cuda_graph_hook:generate_prefill_cuda_graph_batch_sizes")
     listed = listed or server_args._generate_prefill_cuda_graph_batch_sizes
-    setup = load("sglang.srt.model_executor.model_runner_components.cuda_graph_setup")
-    most = requests * context_len if "max_capture_tokens" in inspect.getsource(setup) else tokens
+    capture = find("sglang.srt.model_executor.model_runner_components.cuda_graph_setup:capture_prefill_graph")
+    bounded = capture is not None and "max_capture_tokens" in inspect.getsource(capture)
+    most = requests * context_len if bounded else tokens
     return [count for count in sorted(listed(tokens)) if count <= most]
 
 
@@ -64,33 +58,32 @@ def start(runner: Any, backend: Any, counts: list[int], layers: Callable[..., An
     return own
 
 
+# Of a server without the features, ranks, kinds of model and of graph that these are about.
+_OFF = (
+    *("is_multimodal", "is_dsv41_model", "enable_lora", "enable_pdmux", "mamba_track_enabled"),
+    *("enable_return_hidden_states", "capture_return_pooled_hidden_states", "has_mha_companion_layers"),
+    *("require_mlp_tp_gather", "require_attn_tp_gather", "prefer_eager_mixed_prefill"),
+    *("_capture_lora", "_capture_chunked_prefix", "_qwen_bcg_hc_sidechannel", "_qwen_bcg_mtp_draft"),
+    *("enable_cp_bcg_capture", "enable_cp_v2_bcg_capture", "use_captured_attn_metadata"),
+)
+_ABSENT = (
+    *("quant_config", "dsa_indexers", "max_context_size", "max_seq_len", "prefill_cp_bcg_input"),
+    *("static_draft_hidden_states", "attn_metadata_buffers"),
+)
+_OF_ONE = ("tp_size", "dp_size", "num_dp_ranks", "pp_size")
+
+
 def _settings(runner: Any) -> dict[str, Any]:
     """What the constructor reads off a server of one rank, one plain model and no LoRA."""
     requests = runner.world.max_running_requests
     mode = load("sglang.srt.model_executor.forward_batch_info")
     plugin = load("sglang.srt.batch_overlap.two_batch_overlap").TboCudaGraphRunnerPlugin
-    switches = (
-        *("is_multimodal", "is_dsv41_model", "enable_lora", "enable_pdmux", "mamba_track_enabled"),
-        *("enable_return_hidden_states", "capture_return_pooled_hidden_states", "has_mha_companion_layers"),
-        *("require_mlp_tp_gather", "require_attn_tp_gather", "prefer_eager_mixed_prefill"),
-        *("_capture_lora", "_capture_chunked_prefix", "_qwen_bcg_hc_sidechannel", "_qwen_bcg_mtp_draft"),
-        *("enable_cp_bcg_capture", "enable_cp_v2_bcg_capture", "use_captured_attn_metadata"),
-    )
-    absent = (
-        *("quant_config", "dsa_indexers", "max_context_size", "max_seq_len", "prefill_cp_bcg_input"),
-        *("static_draft_hidden_states", "attn_metadata_buffers"),
-    )
-    backend = runner.attn_backend
-    own_rule = getattr(backend, "can_run_prefill_cuda_graph", None)
     return {
-        **dict.fromkeys(switches, False),
-        **dict.fromkeys(absent),
+        **dict.fromkeys(_OFF, False),
+        **dict.fromkeys(_ABSENT),
+        **dict.fromkeys(_OF_ONE, 1),
         "model_runner": runner,
         "device": runner.device,
-        "tp_size": 1,
-        "dp_size": 1,
-        "num_dp_ranks": 1,
-        "pp_size": 1,
         "max_bs": requests,
         "prefill_backend_name": "full",
         "capture_forward_mode": mode.ForwardMode.EXTEND,
@@ -104,9 +97,7 @@ def _settings(runner: Any) -> dict[str, Any]:
         "_is_full_backend": True,
         "_capture_req_slots": requests,
         "_full_cg_seq_lens_cpu": torch.zeros(requests, dtype=torch.int64),
-        "_backend_can_run_prefill_cuda_graph": own_rule,
-        "raw_num_tokens": 0,
-        "raw_bs": 0,
+        "_backend_can_run_prefill_cuda_graph": getattr(runner.attn_backend, "can_run_prefill_cuda_graph", None),
     }
 
 
@@ -129,9 +120,7 @@ def _buffers(runner: Any, counts: list[int]) -> dict[str, Any]:
         "capture_num_tokens": counts,
         "max_num_tokens": tokens,
         "buffers": source,
-        "buffer_registry": registry(
-            **sizes, max_num_token=tokens, embed_dtype=runner.dtype, source=source, **optional
-        ),
+        "buffer_registry": registry(**sizes, max_num_token=tokens, embed_dtype=runner.dtype, source=source, **optional),
         "_prefill_static_buffers": {
             name: torch.zeros(requests, dtype=torch.int64, device=runner.device)
             for name in module._PREFILL_STATIC_FIELDS

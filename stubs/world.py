@@ -34,7 +34,7 @@ class World:
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
     ``prefill_graph`` n: whole extends, and mixed steps, are captured at SGLang's own counts of tokens up to n, and replayed
-    padded (--cuda-graph-backend-prefill full, --cuda-graph-max-bs-prefill n; 0 = none, and on releases without: 0.5.15).
+    padded (--cuda-graph-backend-prefill full, --cuda-graph-max-bs-prefill n; 0 = none; releases before 0.5.15 run without).
     ``kv_lora_rank`` C: multi-head latent attention, as DeepSeek's, absorbed where its model does so (0 = none). One row of
     KV serves all heads: C columns of latent, which are the values too, and the rest of ``head_dim`` of rotary key.
     ``prefix_chunk`` n: such a model attends without absorption to prefixes of any length, to longer ones in chunks of n tokens

@@ -89,7 +89,7 @@ NOT_LINEAR = ("window_tokens", "sinks", "v_head_dim")
 def plans_prefill(world: World) -> bool:
     """Whether the prefill half is known to plan whole prefill steps in graphs, in the releases that capture them.
 
-    Source: what SGLang 0.5.16 to 0.5.23 do in their init_forward_metadata_out_graph with a plain extend: others raise
+    Source: what SGLang 0.5.15 to 0.5.23 do in their init_forward_metadata_out_graph with a plain extend: others raise
     "Invalid forward mode", flashinfer's latent attention among them.
     """
     return world.prefill == "fa3" or (world.prefill == "flashinfer" and not world.kv_lora_rank)

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stubs.kernels.contract import ContractBreach
+from stubs.kernels.door import replaying
 from stubs.kernels.flashinfer_decode import BatchDecodeWithPagedKVCacheWrapper as Decode
 from stubs.kernels.flashinfer_decode import fast_decode_plan
 from stubs.kernels.flashinfer_plan import pack_mask
@@ -213,3 +214,26 @@ def test_a_fast_plan_outside_the_contract_is_refused(argument: str, changes: dic
 def test_a_fast_plan_before_any_other_is_refused() -> None:
     with pytest.raises(ContractBreach, match="fast_decode_plan: plan: there was none before it"):
         fast_decode_plan(bound_decode(), **decode_plan())
+
+
+def test_a_replay_may_have_more_rows_than_were_planned_since_and_leaves_them_unwritten() -> None:
+    wrapper = bound()
+    wrapper.plan(**plan())
+    with replaying():
+        out = wrapper.forward(torch.cat([Q, Q]), (K, V), causal=True, sm_scale=0.25)
+    assert close(out[1 : len(Q)], attend(Q[1:], *keys_of(1), scale=0.25))
+    assert bool(out[len(Q) :].isnan().all())
+
+
+def test_a_replay_has_no_fewer_rows_than_were_planned() -> None:
+    wrapper = bound()
+    wrapper.plan(**plan())
+    with replaying(), pytest.raises(ContractBreach, match="q: has 2 rows, qo_indptr ends at 4"):
+        wrapper.forward(Q[:2], (K, V), causal=True, sm_scale=0.25)
+
+
+def test_out_of_a_replay_rows_are_as_many_as_were_planned() -> None:
+    wrapper = bound()
+    wrapper.plan(**plan())
+    with pytest.raises(ContractBreach, match="q: has 8 rows, qo_indptr ends at 4"):
+        wrapper.forward(torch.cat([Q, Q]), (K, V), causal=True, sm_scale=0.25)

@@ -47,6 +47,14 @@ from stubs.world import World, WorldError
             {"linear_before": 1, "wrapper": "linear", "v_head_dim": 8},
             "world.v_head_dim is 8 with linear_before 1; expected 0: no such model has both",
         ),
+        (
+            {"prefill_graph": 16, "wrapper": "tbo"},
+            "world.prefill_graph is 16 with wrapper 'tbo'; expected 0: not tried with it yet",
+        ),
+        (
+            {"prefill_graph": 16, "save_kv_cache": 0},
+            "world.prefill_graph is 16 with save_kv_cache 0; expected 0: a graph writes its own KV",
+        ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),

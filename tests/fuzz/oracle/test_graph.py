@@ -63,6 +63,11 @@ def test_the_rule_that_explains_a_wrong_replay_names_it(monkeypatch: pytest.Monk
     assert faults[0].title.endswith(" gives wrong output where an eager run does not: window ignored")
 
 
+def test_a_right_replay_is_not_to_blame_for_a_wrong_eager_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_oracle, "what_is_wrong", lambda view: ())
+    assert judged([1.0], [2.0]) == []
+
+
 def test_how_many_times_the_tolerance_it_is_off() -> None:
     (fault,) = judged([1.0, NAN, 4.0], [1.0, NAN, 3.0])
     assert fault.evidence == {"times_tolerance": "1.25e+04"}  # 1 / (2e-5 * (1 + 3))
