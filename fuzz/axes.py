@@ -119,6 +119,13 @@ AXES: tuple[Axis, ...] = (
         "sinks: no such model has both",
         "with a prefix cache: page size 1 and overlap 0, as SGLang serves such models by default",
     ),
+    _world(
+        "attention_chunk_size",
+        REAL,
+        "fa3, triton and trtllm_mha in both halves: SGLang's check of Llama 4 refuses others",
+        "whole pages: SGLang cuts chunks so",
+        "windows, caps, temperatures, sinks, v_head_dim, linear layers: no such model has them",
+    ),
     Axis("Row", "request"),
     Axis("Row", "tokens"),
     Axis("Row", "cached_from"),

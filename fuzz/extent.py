@@ -11,8 +11,8 @@ BLOCKS = (32, 64)
 
 
 def lengths_of(world: World) -> tuple[int, ...]:
-    """Lengths where sizes turn over: around pages, the window, kernels' blocks, the longest prompt; 1 comes first."""
-    page, window, most = world.page_size, world.sliding_window, input_max(world)
+    """Lengths where sizes turn over: around pages, the window or chunk, kernels' blocks, the longest prompt; 1 comes first."""
+    page, window, most = world.page_size, world.local_span, input_max(world)
     points = {1, page - 1, page, page + 1, 2 * page, 2 * page + 1, window - 1, window, window + 1, most - 1, most}
     points |= {edge + offset for edge in BLOCKS for offset in (-1, 0, 1)}
     return tuple(sorted(length for length in points if 1 <= length <= most))

@@ -103,4 +103,5 @@ _SWITCHES = (
     "kv_lora_rank",
     "prefix_chunk",
     "linear_before",
+    "attention_chunk_size",
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from fuzz.choice import Choices
 from fuzz.served import draws
@@ -17,11 +19,15 @@ from stubs.latent_worlds import (
     with_latent,
 )
 from stubs.world import World
+from stubs.world_rules import NOT_CHUNKED
 
 V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
 
 # Those whose own code serves latent attention here, over no kernels or over stand-ins that know it.
 LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3", "flashinfer", *LATENT_ONLY}
+# Those that SGLang's check of Llama 4's arguments names, of those that run here: others are refused.
+CHUNKED_BACKENDS = {"fa3", "triton", "trtllm_mha"}
+NO_OTHER_KIND: Mapping[str, Any] = dict.fromkeys(NOT_CHUNKED, 0)
 LATENTS = (*((LATENT, ROW),) * 3, (LARGE_LATENT, LARGE_ROW))
 
 
@@ -32,6 +38,8 @@ def draw_kind(choices: Choices, world: World) -> World:
         return world
     if needs_latent(world) or (_may_be_latent(world) and choices.chance(1, 12)):
         return _with_latent(choices, world)
+    if _may_be_chunked(world) and choices.chance(1, 10):
+        return _with_chunks(choices, world)
     if draws(choices, world, "window_tokens", 4):
         world = _with_window_pool(choices, world)
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
@@ -97,23 +105,47 @@ def _with_fp8(choices: Choices, world: World) -> World:
 
 def _with_window_pool(choices: Choices, world: World) -> World:
     """A hybrid model, as gpt-oss is: every second layer has a window, and their KV a pool of its own, a smaller one."""
-    page, is_tree = world.page_size, world.is_tree
+    page = world.page_size
     window = choices.pick([size for size in (3, page, page - 1, page + 1, 2, 8) if size > 0])
+    # SGLang defines no window over a tree, see fuzz.worlds: here it is pinned to one that hides no key.
+    window = 2 * world.context_len if world.is_tree else window
+    return _pooled(choices, replace(world, sliding_window=window, xai_temperature_len=0))
+
+
+def _pooled(choices: Choices, world: World) -> World:
+    """``world`` with a pool for those of its layers that have a window or chunks, every second one."""
+    page = world.page_size
     request = -(-(world.context_len + 2 * world.spec_reserve) // page) * page
     return replace(
         world,
         num_layers=max(2, world.num_layers),
         alternate_layers=1,
-        # SGLang defines no window over a tree, see fuzz.worlds: here it is pinned to one that hides no key.
-        sliding_window=2 * world.context_len if is_tree else window,
         window_tokens=max(request, world.max_total_tokens // 2 // page * page),
         radix_cache=0 if choices.chance(1, 2) else 1,
-        xai_temperature_len=0,
         graph=0,  # see fuzz.worlds
         graph_max=0,
         # Pinned: the model's own write of K and V is tried on one pool.
         save_kv_cache=1,
     )
+
+
+def _may_be_chunked(world: World) -> bool:
+    """Pinned off elsewhere: see fuzz.axes."""
+    return {world.prefill, world.decode} <= CHUNKED_BACKENDS
+
+
+def _with_chunks(choices: Choices, world: World) -> World:
+    """A model with local attention, as Llama 4 is. Its chunked layers have a pool of their own, as served, or none."""
+    page = world.page_size
+    # About a page or two, so that a short program comes to the end of a chunk; the last is longer than any request.
+    chunk = choices.pick((page, 2 * page, 3 * page, -(-8 // page) * page, -(-world.context_len // page) * page))
+    alternate = 1 if world.num_layers > 1 and choices.chance(1, 2) else 0
+    world = replace(world, attention_chunk_size=chunk, **NO_OTHER_KIND, alternate_layers=alternate)
+    if choices.chance(1, 8) and not (world.device == "cpu" and "trtllm_mha" in (world.prefill, world.decode)):
+        return _with_fp8(choices, world)
+    if choices.chance(1, 3):
+        return _pooled(choices, world)
+    return _with_overlap(choices, world) if _may_overlap(world) and choices.chance(1, 8) else world
 
 
 def _may_be_latent(world: World) -> bool:

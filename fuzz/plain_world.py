@@ -44,6 +44,7 @@ _PLAIN_ORDER = (
     "prefill_graph",
     "linear_before",
     "wrapper",
+    "attention_chunk_size",
 )
 
 
@@ -60,7 +61,8 @@ def plain_world(program: Program) -> Iterator[Program]:
         yield _with_setting(program, name, getattr(plain, name))
     if world.linear_before > 1:
         yield _with_setting(program, "linear_before", 1)
-    for name in ("num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "context_len"):
+    sizes = ("num_heads", "num_kv_heads", "head_dim", "num_layers", "page_size", "context_len", "attention_chunk_size")
+    for name in sizes:
         # Powers of two only: odd sizes are no server's, and would not be simpler to read.
         for power in range(getattr(world, name).bit_length()):
             yield _with_setting(program, name, 1 << power)
@@ -73,7 +75,9 @@ def _with_setting(program: Program, name: str, value: Any) -> Program:
     world = replace(program.world, **{name: value})
     if world.num_heads % world.num_kv_heads:
         world = replace(world, num_kv_heads=1)
-    if not (world.sliding_window and world.alternate_layers and world.num_layers > 1):
+    chunk, page = world.attention_chunk_size, world.page_size
+    world = replace(world, attention_chunk_size=-(-chunk // page) * page)
+    if not (world.local_span and world.alternate_layers and world.num_layers > 1):
         world = replace(world, window_tokens=0)
     if not world.graph or world.graph_max > world.max_running_requests:
         world = replace(world, graph_max=0)

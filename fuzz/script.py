@@ -35,6 +35,7 @@ UNWRITTEN = (
     "deterministic",
     "logit_shift",
     "wrapper",
+    "attention_chunk_size",
 )
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters

@@ -36,8 +36,9 @@ class FakeModelRunner:
         self.kv_cache_dtype = sglang.kv_torch_dtype(world)
         self.kv_cache_dtype_str = world.kv_dtype
         self.page_size = world.page_size
-        self.sliding_window_size = world.sliding_window or None
-        self.attention_chunk_size = None
+        # Of a model with chunks SGLang takes their size for its window's, too: resolve_sliding_window_size.
+        self.sliding_window_size = world.local_span or None
+        self.attention_chunk_size = model_config.attention_chunk_size
         self.prefill_attention_backend_str = world.prefill
         self.decode_attention_backend_str = world.decode
         self.draft_attention_backend = None

@@ -8,7 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stubs import sglang, sglang_batch, sglang_draft, sglang_latent, sglang_linear, sglang_memory, sglang_window
+from stubs import (
+    sglang,
+    sglang_batch,
+    sglang_chunk,
+    sglang_draft,
+    sglang_latent,
+    sglang_linear,
+    sglang_memory,
+    sglang_window,
+)
 from stubs.draft_steps import DraftRun, run_draft
 from stubs.eager_step import run_layers
 from stubs.fake_runner import FakeModelRunner, guarded
@@ -149,6 +158,7 @@ def _pool(world: World, layers: int) -> Any:
 def _configured(world: World, plain: World, folder: Path, draft_path: str) -> tuple[Any, Any]:
     """SGLang's ServerArgs and ModelConfig of the model; ``plain`` is ``world`` without what a Llama's config lacks."""
     sglang_window.refuse_dims(world)
+    sglang_chunk.refuse_backends(world)
     for architecture in sglang_window.architectures(world):
         fields = sglang_window.config_fields(world, architecture)
         # A folder each: SGLang remembers what it read in one.

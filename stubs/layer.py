@@ -11,6 +11,7 @@ from stubs.world import World
 class Layer:
     """``window`` in tokens before a query's own (0 = none), ``logit_cap`` in logits (0 = none).
 
+    ``chunk``: of so many positions a query sees its own chunk's alone (0 = all).
     ``temperature_len``: behind so many tokens logits are hotter, as Grok has them (0 = none).
     """
 
@@ -18,12 +19,19 @@ class Layer:
     window: int
     logit_cap: int
     temperature_len: int
+    chunk: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it does not see all keys: then a pool of its own keeps those it does."""
+        return bool(self.window or self.chunk)
 
 
 def layer_of(world: World, index: int, *, on_draft: bool = False) -> Layer:
     """Layer ``index`` of a model of ``world``; a draft model's only layer is like the target's first.
 
-    It has no temperature, though: SGLang's models/grok.py alone sets one, and Grok's drafts are Llamas.
+    It has no temperature and no chunks, though: SGLang's models/grok.py and llama4.py alone set them, and the drafts of both
+    are Llamas.
     Models that alternate (Gemma 2, gpt-oss) have their window on the even layers. With a pool of its own it is on the odd
     ones here, for drafts of such models have none.
     """
@@ -33,4 +41,5 @@ def layer_of(world: World, index: int, *, on_draft: bool = False) -> Layer:
         window=0 if is_plain else world.sliding_window,
         logit_cap=0 if is_plain else world.logit_cap,
         temperature_len=0 if on_draft else world.xai_temperature_len,
+        chunk=0 if is_plain or on_draft else world.attention_chunk_size,
     )

@@ -28,6 +28,7 @@ FAKE_ONLY = (
     "logit_shift",
     "deterministic",
     "wrapper",
+    "attention_chunk_size",
 )
 
 

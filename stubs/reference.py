@@ -26,6 +26,7 @@ def attend(
     scale: float,
     mask: torch.Tensor | None = None,
     window: int = -1,
+    chunk: int = 0,
     logit_cap: float = 0.0,
     sinks: torch.Tensor | None = None,
     temperature_len: int = 0,
@@ -34,7 +35,8 @@ def attend(
 
     Without ``mask`` query i stands at position len - n + i and sees the keys up to there, and with ``window`` >= 0
     only the ``window`` keys before it and its own: the meaning of RadixAttention.sliding_window_size, see `visible`.
-    ``mask`` bool [n, len] says instead which keys each query sees, window included. ``logit_cap`` > 0 bends a scaled
+    ``chunk`` > 0 shows a query the keys of its own chunk of so many positions alone, see `visible`.
+    ``mask`` bool [n, len] says instead which keys each query sees, window and chunk included. ``logit_cap`` > 0 bends a scaled
     score s to cap * tanh(s / cap). ``temperature_len`` > 1 multiplies the scores of a query at position p behind it by
     log(p) / log(temperature_len), after the cap (SGLang's Triton kernels for Grok). ``sinks`` [heads] are logits that
     take weight and give no value. A query that sees no key gives 0, as FlashAttention and SGLang's kernels do for an
@@ -43,8 +45,8 @@ def attend(
     n, heads, _ = q.shape
     length, kv_heads, _ = k.shape
     assert heads % kv_heads == 0, f"{heads} heads over {kv_heads} kv heads"
-    assert mask is None or window < 0, "a mask says all; fold the window into it with `visible`"
-    seen = visible(n, length, window, q.device) if mask is None else mask
+    assert mask is None or (window < 0 and not chunk), "a mask says all; fold the window into it with `visible`"
+    seen = visible(n, length, window, q.device, chunk=chunk) if mask is None else mask
     group = heads // kv_heads
     keys, values = (tensor.double().repeat_interleave(group, 1) for tensor in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.double(), keys) * scale
@@ -63,8 +65,12 @@ def attend(
     return torch.einsum("hqk,khd->qhd", weights, values)
 
 
-def visible(n: int, length: int, window: int = -1, device: torch.device | None = None) -> torch.Tensor:
+def visible(
+    n: int, length: int, window: int = -1, device: torch.device | None = None, *, chunk: int = 0
+) -> torch.Tensor:
     """Bool [n, length]: causal, the queries at the last n positions; a query at p sees p - window .. p.
+
+    With ``chunk`` c it sees c * (p // c) .. p, as `same_chunk` has it.
 
     So a window of W shows W + 1 keys. Sources, in SGLang 0.5.16 and 0.5.23: the Triton extend kernel keeps
     q_pos <= k_pos + SLIDING_WINDOW_SIZE (extend_attention.py); flashattention_backend.py passes window (W, 0), both
@@ -75,4 +81,15 @@ def visible(n: int, length: int, window: int = -1, device: torch.device | None =
     position = torch.arange(length - n, length, device=device)[:, None]
     key = torch.arange(length, device=device)[None]
     seen = key <= position
+    if chunk:
+        seen = seen & same_chunk(position[:, 0], key[0], chunk)
     return seen & (key >= position - window) if window >= 0 else seen
+
+
+def same_chunk(positions: torch.Tensor, keys: torch.Tensor, chunk: int) -> torch.Tensor:
+    """Bool [queries, keys]: whether both positions are of one chunk of ``chunk`` of them, counted from position 0 on.
+
+    Source: transformers' Llama 4 (chunked_overlay: query // chunk == key // chunk); the worked example beside
+    make_local_attention_virtual_batches in SGLang 0.5.16 and 0.5.23 gives the same blocks.
+    """
+    return positions[:, None] // chunk == keys[None] // chunk

@@ -267,6 +267,7 @@ def radix_attention(world: World, layer_id: int, *, on_draft: bool = False) -> A
         layer_id=layer_id if on_draft else world.attention_ids[layer_id],
         logit_cap=float(like.logit_cap),
         sliding_window_size=like.window or -1,
+        use_irope=bool(like.chunk),
     )
     if world.kv_scale:  # as SGLang's KV cache quantisation method leaves them on the layer
         layer.k_scale, layer.v_scale = (torch.tensor(scale, device=world.device) for scale in world.kv_scales)

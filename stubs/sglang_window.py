@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stubs import sglang_latent, sglang_linear, sglang_memory
+from stubs import sglang_chunk, sglang_latent, sglang_linear, sglang_memory
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
@@ -23,8 +23,8 @@ def hybrid_pool(world: World) -> Any:
         head_num=world.num_kv_heads,
         head_dim=world.head_dim,
         **sglang_memory.value_dim(world),
-        swa_attention_layer_ids=[layer for layer in layers if layer_of(world, layer).window],
-        full_attention_layer_ids=[layer for layer in layers if not layer_of(world, layer).window],
+        swa_attention_layer_ids=[layer for layer in layers if layer_of(world, layer).is_local],
+        full_attention_layer_ids=[layer for layer in layers if not layer_of(world, layer).is_local],
         device=world.device,
         **accepted(cls.__init__, enable_kvcache_transpose=False),
     )
@@ -79,6 +79,8 @@ def architectures(world: World) -> tuple[str, ...]:
         return (sglang_latent.ARCHITECTURE,)
     if world.linear_before:
         return (sglang_linear.ARCHITECTURE,)
+    if world.attention_chunk_size:
+        return (sglang_chunk.ARCHITECTURE,)
     if world.sinks:
         return (ALWAYS,)
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)
@@ -90,6 +92,8 @@ def config_fields(world: World, architecture: str) -> dict[str, Any]:
         return sglang_latent.config_fields(world)
     if world.linear_before:
         return sglang_linear.config_fields(world)
+    if world.attention_chunk_size:
+        return sglang_chunk.config_fields(world)
     dims = {"v_head_dim": world.v_dim, "swa_v_head_dim": world.v_dim} if world.v_head_dim else {}
     return dims | _kinds(world, architecture)
 
@@ -97,7 +101,7 @@ def config_fields(world: World, architecture: str) -> dict[str, Any]:
 def _kinds(world: World, architecture: str) -> dict[str, Any]:
     if not world.window_tokens and not world.sinks:
         return {}
-    kinds = [bool(layer_of(world, layer).window) for layer in range(world.num_layers)]
+    kinds = [bool(layer_of(world, layer).is_local) for layer in range(world.num_layers)]
     if architecture == OPT_IN:
         return {
             "is_hybrid_swa": True,

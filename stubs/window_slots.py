@@ -49,7 +49,7 @@ class WindowSlots:
 
         The prefix cache keeps what it knows. Not before the second decode: the extend may still run under overlap.
         """
-        page, window = self.world.page_size, self.world.sliding_window
+        page, window = self.world.page_size, self.world.local_span
         kept = window if not self.world.radix_cache else -(-max(window, page) // page) * page
         end = (live.length - kept - self.margin) // page * page
         start = max(live.evicted, live.protected)

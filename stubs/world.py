@@ -42,6 +42,8 @@ class World:
     ``wrapper`` "tbo": two-batch overlap, whose wrapper has a backend for each half of a batch. "linear": of a model that has
     linear layers beside attention, whose wrapper plans for both. ``linear_before`` n: so many of them come before each layer
     of attention (0: all come behind the last), and ``num_layers`` counts those of attention alone.
+    ``attention_chunk_size`` n: local attention, as Llama 4 has it: a query sees the keys of its own chunk of n positions alone
+    (0 = none); ``alternate_layers`` 1 leaves every second layer without chunks, and ``window_tokens`` pools the others.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
     at once; its draft model is not driven.
@@ -89,6 +91,7 @@ class World:
     prefix_chunk: int = 0
     linear_before: int = 0
     prefill_graph: int = 0
+    attention_chunk_size: int = 0
 
     @property
     def pair(self) -> str:
@@ -119,6 +122,11 @@ class World:
     def total_layers(self) -> int:
         """Layers of attention, and the linear layers before them."""
         return self.num_layers * (self.linear_before + 1)
+
+    @property
+    def local_span(self) -> int:
+        """How many tokens a layer that does not see all may see: of its window or its chunk; 0 where all see all."""
+        return self.sliding_window or self.attention_chunk_size
 
     @property
     def layer_widths(self) -> tuple[int, int, int]:

@@ -63,6 +63,7 @@ _BOUNDS = (
     ("graph_max", 0, 256),
     ("linear_before", 0, 8),
     ("prefill_graph", 0, 4096),
+    ("attention_chunk_size", 0, 65536),
 )
 
 # What models with latent attention do not have, or what was not tried with them yet.
@@ -79,11 +80,15 @@ NOT_LATENT = (
     "v_head_dim",
     "kv_dtype",
     "wrapper",
+    "attention_chunk_size",
 )
 
 
 # What a model whose linear layers come first does not have: SGLang makes its pool of KV without them.
 NOT_LINEAR = ("window_tokens", "sinks", "v_head_dim")
+
+# What no model with local attention has beside it.
+NOT_CHUNKED = ("sliding_window", "logit_cap", "xai_temperature_len", "sinks", "v_head_dim", "linear_before")
 
 
 def plans_prefill(world: World) -> bool:
@@ -106,6 +111,7 @@ def _faults(world: World) -> Iterator[str]:
     yield from _faults_of_sizes(world)
     yield from _faults_of_latent(world)
     yield from _faults_of_linear(world)
+    yield from _faults_of_chunk(world)
     yield from _faults_of_window_pool(world)
     yield from _faults_of_graph(world)
     fault = speculation.fault_of(world.spec_algorithm, world.spec_steps, world.spec_topk, world.spec_draft_tokens)
@@ -177,14 +183,28 @@ def _faults_of_linear(world: World) -> Iterator[str]:
             yield f"world.{name} is {value} with linear_before {world.linear_before}; expected 0: no such model has both"
 
 
+def _faults_of_chunk(world: World) -> Iterator[str]:
+    chunk = world.attention_chunk_size
+    if not chunk:
+        return
+    if chunk % world.page_size:
+        yield f"world.attention_chunk_size {chunk} is no multiple of page {world.page_size}"
+    for name in NOT_CHUNKED:
+        value = getattr(world, name)
+        if value:
+            yield f"world.{name} is {value} with attention_chunk_size {chunk}; expected 0: no such model has both"
+    if world.wrapper == "linear":
+        yield f"world.wrapper is 'linear' with attention_chunk_size {chunk}; expected '' or 'tbo': no such model has both"
+
+
 def _faults_of_window_pool(world: World) -> Iterator[str]:
     if not world.window_tokens:
         return
-    window, alternate, layers = world.sliding_window, world.alternate_layers, world.num_layers
+    window, alternate, layers = world.local_span, world.alternate_layers, world.num_layers
     if not (window and alternate and layers > 1):
         yield (
             f"world.window_tokens is {world.window_tokens} with {window=} {alternate=} {layers=}; "
-            "expected a window, on every second of two layers or more"
+            "expected a window or chunks, on every second of two layers or more"
         )
     if world.window_tokens % world.page_size:
         yield f"world.window_tokens {world.window_tokens} is no multiple of page {world.page_size}"

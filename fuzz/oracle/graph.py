@@ -14,7 +14,7 @@ import torch
 
 from fuzz.finding import TIMES_TOLERANCE, Signature
 from fuzz.oracle.numeric import times_tolerance, tolerance_of, what_is_wrong
-from fuzz.oracle.rules import UNEXPLAINED
+from fuzz.oracle.rule import UNEXPLAINED
 from fuzz.oracle.view import Fault, StepView
 from fuzz.place import innermost
 from stubs.graph import HostRead

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.finding import TIMES_NEARER, TIMES_TOLERANCE, Signature
-from fuzz.oracle.rules import EXPLANATIONS, SCALE_EXPLANATIONS, SEVERAL_LEFT_OUT, Rule
+from fuzz.oracle.rule import EXPLANATIONS, SCALE_EXPLANATIONS, SEVERAL_LEFT_OUT, Rule, mask_of, of_chunks
 from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import kv_memory
 from stubs.layer import layer_of
@@ -22,7 +22,7 @@ from stubs.live import History
 from stubs.model_attention import sinks_of
 from stubs.plan import RowPlan
 from stubs.quantised import as_stored
-from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
+from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend
 from stubs.sglang import kv_torch_dtype
 from stubs.tap import Tap
 from stubs.world import World
@@ -136,7 +136,7 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     """The first wrong rule under which every wrong row is right; the right one if there is none."""
-    kinds = SCALE_EXPLANATIONS + EXPLANATIONS + SEVERAL_LEFT_OUT
+    kinds = SCALE_EXPLANATIONS + EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
         for rule in (kind, *_own_as_given(view, kind)):
             if all(_explains(view, row, rule) for row in wrong):
@@ -176,7 +176,7 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
     v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
     if not rule.own_as_given:
         k, v = as_stored(world, k, "K"), as_stored(world, v, "V")
-    mask = _mask(layer.window, row, rule)
+    mask = mask_of(layer, row, rule)
     if rule.counts_own_twice:
         k, v = torch.cat([k, k]), torch.cat([v, v])
         seen = torch.ones(row.count, row.count, dtype=torch.bool)
@@ -204,26 +204,6 @@ def _held(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> History:
     return History(read["K"], read["V"])
 
 
-def _mask(sliding_window: int, row: RowPlan, rule: Rule) -> torch.Tensor:
-    """bool [count, prefix + count]. Over a tree no window is drawn: see the generator's worlds."""
-    length = row.prefix + row.count
-    if row.tree is not None and not rule.ignores_tree:
-        mask = torch.ones(row.count, length, dtype=torch.bool)
-        mask[:, row.prefix :] = row.tree
-    else:
-        window = sliding_window + rule.window_delta if sliding_window and not rule.ignores_window else -1
-        mask = visible(row.count, length, window)
-        if rule.sees_future:
-            mask |= torch.ones_like(mask).triu(row.prefix + 1)
-    if rule.ignores_own:
-        mask[:, row.prefix :] = False
-    if rule.ignores_prefix:
-        mask[:, : row.prefix] = False
-    elif rule.keys_hidden:
-        mask[:, max(0, row.prefix - rule.keys_hidden) : row.prefix] = False
-    return mask
-
-
 def _fault(view: StepView, kind: str, compared: _Compared, evidence: dict[str, str]) -> Fault:
     row, got, wanted = compared.row, compared.got, compared.wanted
     wrong = torch.isnan(got) if kind == "nan" else (got - wanted).abs()
@@ -242,6 +222,7 @@ def _fault(view: StepView, kind: str, compared: _Compared, evidence: dict[str, s
             "got": str(got[token].flatten()[:4].tolist()),
             "wanted": str(wanted[token].flatten()[:4].tolist()),
             "sliding_window": str(view.world.sliding_window),
+            "attention_chunk_size": str(view.world.attention_chunk_size),
             "logit_cap": str(view.world.logit_cap),
             "temperature_len": str(view.world.xai_temperature_len),
         },

@@ -46,6 +46,38 @@ def test_each_kind_is_drawn(percent: int, is_one: Callable[[World], bool]) -> No
     assert sum(map(bool, map(is_one, WORLDS))) >= percent * len(WORLDS) / 100
 
 
+CHUNKED = [
+    world
+    for pair in ("triton:fa3", "fa3:trtllm_mha")
+    for world in (program_for(seed, Limits(pairs=(pair,))).world for seed in range(1200))
+    if world.attention_chunk_size
+]
+
+
+@pytest.mark.parametrize(
+    "is_one",
+    [
+        lambda world: world.attention_chunk_size < world.context_len,
+        lambda world: world.attention_chunk_size >= world.context_len,
+        lambda world: world.window_tokens,
+        lambda world: world.graph,
+        lambda world: world.is_tree,
+        lambda world: world.is_speculative and not world.is_tree,
+        lambda world: world.kv_dtype != "auto",
+        lambda world: world.page_size > 1,
+        lambda world: world.wrapper == "tbo",
+    ],
+    ids=["short", "longer than all", "pool", "graph", "tree", "chain", "fp8", "paged", "two-batch overlap"],
+)
+def test_chunks_are_drawn_with_what_goes_with_them(is_one: Callable[[World], bool]) -> None:
+    assert sum(map(bool, map(is_one, CHUNKED))) >= 2
+
+
+def test_chunks_are_drawn_for_backends_alone_that_are_not_refused() -> None:
+    assert len(CHUNKED) >= 0.06 * 2400
+    assert not any(world.attention_chunk_size for world in WORLDS)  # triton:torch_native
+
+
 def test_linear_layers_come_first_as_sglang_serves_such_models() -> None:
     first = [world for world in WORLDS if world.linear_before]
     assert {world.linear_before for world in first} == {1, 2, 3}
@@ -54,7 +86,7 @@ def test_linear_layers_come_first_as_sglang_serves_such_models() -> None:
 
 
 def test_graphs_of_two_batch_overlap_are_drawn_past_the_requests_there_may_be() -> None:
-    worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(1200)]
+    worlds = [program_for(seed, Limits(pairs=("triton:fa3",))).world for seed in range(2400)]
     rounded = [world for world in worlds if world.graph and world.graph_sizes[-1] > world.max_running_requests]
     assert len(rounded) >= 6
     assert {world.wrapper for world in rounded} == {"tbo"}

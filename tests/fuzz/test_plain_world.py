@@ -64,3 +64,10 @@ def test_a_block_becomes_a_chain_or_shorter() -> None:
         (one.world.spec_algorithm, one.world.spec_steps, one.world.spec_draft_tokens) for one in plain_world(program)
     ]
     assert spec[-3:] == [("EAGLE", 3, 4), ("DFLASH", 1, 2), ("DFLASH", 1, 3)]
+
+
+def test_chunks_stay_whole_pages_while_pages_change() -> None:
+    program = Program(World(page_size=4, attention_chunk_size=12), ())
+    worlds = [candidate.world for candidate in plain_world(program)]
+    assert {world.attention_chunk_size for world in worlds if world.page_size == 4} == {0, 4, 8, 12}
+    assert all(world.attention_chunk_size % world.page_size == 0 for world in worlds)

@@ -28,3 +28,18 @@ def test_a_draft_has_the_windows_and_caps_of_its_target_and_no_temperature() -> 
 
 def test_the_query_scalar_takes_the_place_of_the_head_dim() -> None:
     assert layer_of(World(head_dim=16, query_scalar=64), 0).scaling == 0.125
+
+
+def test_every_second_layer_is_without_chunks_where_layers_alternate() -> None:
+    world = World(attention_chunk_size=8, alternate_layers=1, num_layers=2)
+    assert [layer_of(world, index).chunk for index in (0, 1)] == [8, 0]
+    assert [layer_of(world, index).is_local for index in (0, 1)] == [True, False]
+
+
+def test_those_with_a_pool_of_their_own_are_the_others() -> None:
+    world = World(attention_chunk_size=8, alternate_layers=1, num_layers=2, window_tokens=64)
+    assert [layer_of(world, index).chunk for index in (0, 1)] == [0, 8]
+
+
+def test_a_draft_has_no_chunks() -> None:
+    assert layer_of(World(attention_chunk_size=8), 0, on_draft=True).chunk == 0

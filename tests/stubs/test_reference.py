@@ -34,6 +34,20 @@ def test_a_window_of_two_shows_the_query_and_two_before_it() -> None:
     assert out.flatten().tolist() == pytest.approx([2.0, 4.0], abs=1e-15)
 
 
+def test_chunks_of_three_show_a_query_its_own_alone() -> None:
+    # Queries at 2, 3 and 5 of chunks 0..2 and 3..5: the mean of 1, 2, 6, then 10 alone, then of 10, 20, 60.
+    out = attend(flat(0, 0, 0, 0), flat(0, 0, 0, 0, 0, 0), flat(1, 2, 6, 10, 20, 60), scale=1.0, chunk=3)
+    assert out.flatten().tolist() == pytest.approx([3.0, 10.0, 15.0, 30.0], abs=1e-12)
+
+
+def test_chunks_are_counted_from_the_first_position_whatever_is_asked_for() -> None:
+    # SGLang's worked example beside make_local_attention_virtual_batches: chunks of 4, 10 queries at the end of 17.
+    seen = visible(10, 17, chunk=4)
+    assert seen.sum(1).tolist() == [4, 1, 2, 3, 4, 1, 2, 3, 4, 1]
+    assert seen[1].nonzero().flatten().tolist() == [8]
+    assert seen[4].nonzero().flatten().tolist() == [8, 9, 10, 11]
+
+
 def test_a_mask_replaces_causality() -> None:
     mask = torch.tensor([[True, False, True], [False, False, True]])
     out = attend(ZERO, flat(0, 0, 0), flat(1, 50, 3), scale=1.0, mask=mask)

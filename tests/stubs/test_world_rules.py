@@ -26,7 +26,7 @@ from stubs.world import World, WorldError
         ({"kv_scale": 4}, "world.kv_scale is 4 with kv_dtype 'auto'; expected 0: only fp8 is scaled"),
         (
             {"window_tokens": 64, "sliding_window": 4},
-            "world.window_tokens is 64 with window=4 alternate=0 layers=1; expected a window, on every second of two layers or more",
+            "world.window_tokens is 64 with window=4 alternate=0 layers=1; expected a window or chunks, on every second of two layers or more",
         ),
         (
             {"kv_lora_rank": 8, "num_heads": 2, "num_kv_heads": 2},
@@ -54,6 +54,18 @@ from stubs.world import World, WorldError
         (
             {"prefill_graph": 16, "save_kv_cache": 0},
             "world.prefill_graph is 16 with save_kv_cache 0; expected 0: a graph writes its own KV",
+        ),
+        (
+            {"attention_chunk_size": 6, "page_size": 4},
+            "world.attention_chunk_size 6 is no multiple of page 4",
+        ),
+        (
+            {"attention_chunk_size": 8, "sliding_window": 3},
+            "world.sliding_window is 3 with attention_chunk_size 8; expected 0: no such model has both",
+        ),
+        (
+            {"attention_chunk_size": 8, "wrapper": "linear"},
+            "world.wrapper is 'linear' with attention_chunk_size 8; expected '' or 'tbo': no such model has both",
         ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),

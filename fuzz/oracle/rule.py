@@ -1,4 +1,4 @@
-"""The wrong ways to attend that the numeric oracle tries on a wrong output, and the names that they give to faults."""
+"""Ways to attend: the right one, and wrong ones that a fault of a backend comes to, each with the names of what is wrong."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections import ChainMap
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+
+import torch
+
+from stubs.layer import Layer
+from stubs.plan import RowPlan
+from stubs.reference import same_chunk, visible
 
 UNEXPLAINED = "wrong_output"
 
@@ -17,6 +23,9 @@ class Rule:
     kinds: tuple[str, ...] = (UNEXPLAINED,)
     window_delta: int = 0
     ignores_window: bool = False
+    ignores_chunk: bool = False
+    chunk: int = 0  # the size of a chunk in place of the layer's
+    window_for_chunk: int = -1  # the window in place of its chunks
     ignores_logit_cap: bool = False
     ignores_temperature: bool = False
     sinks_counted: int = 1  # how often a sink takes its weight
@@ -35,6 +44,7 @@ EXPLANATIONS = (
     Rule(("window_ignored",), ignores_window=True),
     Rule(("window_short_by_one",), window_delta=-1),
     Rule(("window_long_by_one",), window_delta=1),
+    Rule(("chunk_ignored",), ignores_chunk=True),
     Rule(("logit_cap_ignored",), ignores_logit_cap=True),
     Rule(("temperature_ignored",), ignores_temperature=True),
     Rule(("sinks_ignored",), sinks_counted=0),
@@ -49,8 +59,9 @@ EXPLANATIONS = (
 # Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
 SCALE_EXPLANATIONS = (Rule(("stored_kv_wrong",), pool="scaled"), Rule(("kv_scale_ignored",), pool="unscaled"))
 # What one backend may leave out beside another: two or three of these are a fault each.
-_LEFT_OUT: dict[str, dict[str, Any]] = {
+LEFT_OUT: dict[str, dict[str, Any]] = {
     "window_ignored": {"ignores_window": True},
+    "chunk_ignored": {"ignores_chunk": True},
     "logit_cap_ignored": {"ignores_logit_cap": True},
     "temperature_ignored": {"ignores_temperature": True},
     "tree_mask_ignored": {"ignores_tree": True},
@@ -58,7 +69,49 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
     "kv_scale_ignored": {"pool": "unscaled"},
 }
 SEVERAL_LEFT_OUT = tuple(
-    Rule(kinds, **dict(ChainMap(*(_LEFT_OUT[kind] for kind in kinds))))
+    Rule(kinds, **dict(ChainMap(*(LEFT_OUT[kind] for kind in kinds))))
     for count in (2, 3)
-    for kinds in combinations(_LEFT_OUT, count)
+    for kinds in combinations(LEFT_OUT, count)
 )
+
+
+def of_chunks(chunk: int) -> tuple[Rule, ...]:
+    """What goes wrong with chunks of ``chunk`` positions: a window in their place, of as many keys or one more, or
+    chunks of another size. None without chunks.
+    """
+    if not chunk:
+        return ()
+    windows = (Rule(("window_for_chunk",), window_for_chunk=window) for window in (chunk - 1, chunk))
+    sizes = (size for size in range(1, 2 * chunk + 1) if size != chunk)
+    return (*windows, *(Rule(("chunk_of_wrong_size",), chunk=size) for size in sizes))
+
+
+def mask_of(layer: Layer, row: RowPlan, rule: Rule) -> torch.Tensor:
+    """bool [count, prefix + count]. Over a tree no window is drawn: see the generator's worlds."""
+    length = row.prefix + row.count
+    positions = torch.arange(length)
+    if row.tree is not None and not rule.ignores_tree:
+        mask = torch.ones(row.count, length, dtype=torch.bool)
+        mask[:, row.prefix :] = row.tree
+        positions[row.prefix :] = row.prefix + row.tree.sum(1) - 1  # a node sees its path: as deep as that is long
+    else:
+        mask = visible(row.count, length, _window(layer, rule))
+        if rule.sees_future:
+            mask |= torch.ones_like(mask).triu(row.prefix + 1)
+    chunk = rule.chunk or layer.chunk
+    if layer.chunk and not rule.ignores_chunk and rule.window_for_chunk < 0:
+        mask = mask & same_chunk(positions[row.prefix :], positions, chunk)
+    if rule.ignores_own:
+        mask[:, row.prefix :] = False
+    if rule.ignores_prefix:
+        mask[:, : row.prefix] = False
+    elif rule.keys_hidden:
+        mask[:, max(0, row.prefix - rule.keys_hidden) : row.prefix] = False
+    return mask
+
+
+def _window(layer: Layer, rule: Rule) -> int:
+    """The window of a layer that is no tree's, as `visible` takes it."""
+    if layer.chunk:
+        return rule.window_for_chunk
+    return layer.window + rule.window_delta if layer.window and not rule.ignores_window else -1

@@ -1,0 +1,95 @@
+"""Models with local attention on real releases: served right where SGLang does so, refused where it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fuzz.finding import Verdict
+from fuzz.program import Decode, Extend, Finish, Op, Program, Row, Verify
+from stubs.world import World
+from tests.conftest import RealWorker
+from tests.fuzz.golden import SECONDS, signatures
+
+pytestmark = pytest.mark.release
+
+# Prompts whole, in parts and behind a known prefix, and decodes over the ends of chunks of 8.
+STEPS: tuple[Op, ...] = (
+    Extend((Row(0, 21), Row(1, 6))),
+    Decode((0, 1)),
+    Decode((0, 1)),
+    Decode((0, 1)),
+    Extend((Row(2, 9, more=1),)),
+    Extend((Row(2, 10),)),
+    Finish((0,), keep=1),
+    Extend((Row(3, 5, cached_from=0, cached=16),)),
+    Decode((1, 2, 3)),
+)
+
+
+def program(pair: str, ops: tuple[Op, ...] = STEPS, **settings: Any) -> Program:
+    prefill, decode = pair.split(":")
+    plain = {"attention_chunk_size": 8, "page_size": 4, "num_layers": 2, "alternate_layers": 1}
+    return Program(World(prefill=prefill, decode=decode, **(plain | settings)), ops)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"page_size": 1},
+        {"alternate_layers": 0},
+        {"window_tokens": 256},
+        {"window_tokens": 256, "radix_cache": 0},
+        {"graph": 2},
+        {"dtype": "bfloat16", "kv_dtype": "fp8_e4m3"},
+        {"wrapper": "tbo"},
+    ],
+    ids=lambda settings: next(reversed(settings), "plain"),
+)
+def test_fa3_serves_chunks_right(real_worker: RealWorker, settings: dict[str, Any]) -> None:
+    ops = tuple(op for op in STEPS if settings.get("radix_cache", 1) or not isinstance(op, Finish) and op != STEPS[7])
+    if not settings.get("radix_cache", 1):
+        ops = (*ops[:-1], Decode((1, 2)))
+    trace = real_worker("0.5.23").run(program("fa3:fa3", ops, **settings), SECONDS)
+    assert signatures(trace) == []
+    assert trace.verdict is Verdict.OK
+    assert len(trace.steps) == len(ops)
+
+
+def test_a_chain_is_verified_right(real_worker: RealWorker) -> None:
+    chain = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 1, "spec_draft_tokens": 3}
+    ops = (Extend((Row(0, 7),)), Verify((0,), (2,)), Verify((0,), (1,)))
+    trace = real_worker("0.5.23").run(program("fa3:fa3", ops, **chain), SECONDS)
+    assert signatures(trace) == []
+    assert [step.verdict for step in trace.steps].count(Verdict.OK) == len(trace.steps) >= 4
+
+
+@pytest.mark.parametrize("version", ["0.5.16", "0.5.23"])
+@pytest.mark.parametrize("pair", ["fa3:flashinfer", "torch_native:fa3"])
+def test_what_sglang_does_not_serve_is_refused_in_its_words(real_worker: RealWorker, pair: str, version: str) -> None:
+    trace = real_worker(version).run(program(pair), SECONDS)
+    assert trace.verdict is Verdict.UNSUPPORTED
+    (name,) = set(pair.split(":")) - {"fa3"}
+    assert trace.findings[0].message == (
+        "Refused: ServerArgs: fa3, aiter, triton, ascend, trtllm_mha or intel_xpu is required for Llama4 model "
+        f"but got {name}"
+    )
+
+
+@pytest.mark.parametrize(("pair", "backend"), [("triton:fa3", "TritonAttnBackend.forward_extend")])
+def test_a_backend_that_knows_no_chunks_is_found(real_worker: RealWorker, pair: str, backend: str) -> None:
+    assert signatures(real_worker("0.5.23").run(program(pair), SECONDS)) == [f"numeric/chunk_ignored/{backend}"]
+
+
+def test_what_is_longer_than_no_chunk_is_right_everywhere(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(program("triton:fa3", attention_chunk_size=64), SECONDS)
+    assert signatures(trace) == []
+
+
+def test_chunks_cut_short_by_the_length_of_a_batch_are_found(real_worker: RealWorker) -> None:
+    """0.5.16 cuts chunks to whole pages of the longest request: 6 tokens in pages of 4 make chunks of 4."""
+    ops = (Extend((Row(0, 6),)),)
+    trace = real_worker("0.5.16").run(program("fa3:fa3", ops, attention_chunk_size=8), SECONDS)
+    assert trace.verdict is Verdict.BUG
