@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fuzz.finding import Verdict
-from fuzz.program import Decode, Extend, Finish, Op, Program, Row, Verify
+from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Row, Verify
 from stubs.world import World
 from tests.conftest import RealWorker
 from tests.fuzz.golden import SECONDS, signatures
@@ -88,8 +88,21 @@ def test_what_is_longer_than_no_chunk_is_right_everywhere(real_worker: RealWorke
     assert signatures(trace) == []
 
 
-def test_chunks_cut_short_by_the_length_of_a_batch_are_found(real_worker: RealWorker) -> None:
-    """0.5.16 cuts chunks to whole pages of the longest request: 6 tokens in pages of 4 make chunks of 4."""
-    ops = (Extend((Row(0, 6),)),)
-    trace = real_worker("0.5.16").run(program("fa3:fa3", ops, attention_chunk_size=8), SECONDS)
-    assert trace.verdict is Verdict.BUG
+def test_slots_taken_for_pages_are_found(real_worker: RealWorker) -> None:
+    """0.5.16 makes its chunks' tables of a table of tokens, which later releases make one of pages first."""
+    found = signatures(real_worker("0.5.16").run(program("fa3:fa3"), SECONDS))
+    assert found == [f"numeric/wrong_output/FlashAttentionBackend.forward_{step}" for step in ("extend", "decode")]
+    assert signatures(real_worker("0.5.16").run(program("fa3:fa3", page_size=1), SECONDS)) == []
+
+
+def test_chunks_that_a_step_leaves_out_are_found(real_worker: RealWorker) -> None:
+    """fa3 plans them for prompts alone, and not for prompts mixed with decodes."""
+    ops = (Extend((Row(0, 9),)), Mixed((Row(1, 9),), (0,)))
+    trace = real_worker("0.5.23").run(program("fa3:fa3", ops), SECONDS)
+    assert signatures(trace) == ["numeric/chunk_ignored/FlashAttentionBackend.forward_extend"]
+    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
+
+
+def test_a_pool_of_the_chunks_own_is_read_as_if_it_were_all_layers(real_worker: RealWorker) -> None:
+    trace = real_worker("0.5.23").run(program("fa3:triton", window_tokens=256), SECONDS)
+    assert "bounds/row_read/_fwd_grouped_kernel_stage1.K_Buffer" in signatures(trace)
