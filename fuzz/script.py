@@ -35,7 +35,6 @@ UNWRITTEN = (
     "deterministic",
     "logit_shift",
     "wrapper",
-    "attention_chunk_size",
 )
 SLOTS_LISTED_MAX = 6  # a longer irregular list is written as a string
 FLAG_LINE_MAX = 118  # characters
@@ -91,7 +90,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
     _check_written(world)
     steps = script_steps(program, finding, trace)
     check = _check(finding, program.world, steps)
-    plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets both on the layers
+    plain = replace(world, sliding_window=0, logit_cap=0)  # the script sets them on the layers
     version = tuple(int(part) for part in re.findall(r"\d+", trace.sglang_version)[:3])
     values: dict[str, Any] = {
         **_head(program, finding, provenance),
@@ -105,6 +104,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "is_twin": world.prefill == world.decode,
         "is_old": version < OLD,
         "window": world.sliding_window,
+        "chunk": world.attention_chunk_size,
         "logit_cap": world.logit_cap,
         "dtype": world.dtype,
         "seed": program.seed,

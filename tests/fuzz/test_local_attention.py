@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fuzz.finding import Verdict
 from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Row, Verify
+from fuzz.script import write_script
 from stubs.world import World
 from tests.conftest import RealWorker
+from tests.fuzz.canned import PROVENANCE
 from tests.fuzz.golden import SECONDS, signatures
 
 pytestmark = pytest.mark.release
@@ -106,3 +111,14 @@ def test_chunks_that_a_step_leaves_out_are_found(real_worker: RealWorker) -> Non
 def test_a_pool_of_the_chunks_own_is_read_as_if_it_were_all_layers(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.23").run(program("fa3:triton", window_tokens=256), SECONDS)
     assert "bounds/row_read/_fwd_grouped_kernel_stage1.K_Buffer" in signatures(trace)
+
+
+def test_a_script_shows_it_and_tells_the_release_that_has_it_right(real_worker: RealWorker, tmp_path: Path) -> None:
+    ops = (Extend((Row(0, 9),)),)
+    plain = program("fa3:triton", ops, num_layers=1, alternate_layers=0)
+    trace = real_worker("0.5.16").run(plain, SECONDS)
+    script = tmp_path / "script.py"
+    script.write_text(write_script(plain, trace.findings[0], trace, PROVENANCE))
+    for version, status in (("0.5.16", 1), ("0.5.23", 0)):
+        command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", f"pypi:{version}"]
+        assert subprocess.run(command, check=False, timeout=SECONDS).returncode == status
