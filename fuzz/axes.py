@@ -121,7 +121,7 @@ AXES: tuple[Axis, ...] = (
     ),
     _world(
         "attention_chunk_size",
-        REAL,
+        "runner real: served, so that what is found is tried there, and not drawn",
         "fa3, triton and trtllm_mha in both halves: SGLang's check of Llama 4 refuses others",
         "whole pages: SGLang cuts chunks so",
         "windows, caps, temperatures, sinks, v_head_dim, linear layers: no such model has them",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_model
+from stubs import sglang, sglang_chunk, sglang_model
 from stubs.tap import Tap
 from stubs.tiny_model import write_tiny_draft, write_tiny_model
 from stubs.world import World
@@ -81,11 +81,14 @@ def build_real_runner(world: World) -> RealRunner:
         draft = str(write_tiny_draft(world, folder)) if world.is_speculative else ""
         args = sglang.server_args(world, target, draft)
         config = sglang.model_config(args, target)
+        sglang_chunk.make_local(world, config)
         sglang_model.start_process(args, config)
         model_runner = sglang_model.make_model_runner(args, config)
     reweight(model_runner.model, WEIGHT_SEED)
     sglang_model.skip_empty_rotary(model_runner.model)
-    runner = RealRunner(world, args, config, model_runner, sglang_model.attention_layers(model_runner.model))
+    layers = sglang_model.attention_layers(model_runner.model)
+    sglang_chunk.mark(world, layers)
+    runner = RealRunner(world, args, config, model_runner, layers)
     _attach_taps(runner)
     return runner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stubs import sglang_draft
+from stubs import sglang_chunk, sglang_draft
 from stubs.eager_step import run_layers
 from stubs.graphs import Graphs
 from stubs.layer_inputs import DrawInput
@@ -28,7 +28,7 @@ FAKE_ONLY = (
     "logit_shift",
     "deterministic",
     "wrapper",
-    "attention_chunk_size",
+    "window_tokens",
 )
 
 
@@ -74,6 +74,7 @@ def build_real_server(world: World) -> RealServer:
             )
     if world.is_speculative and not world.has_draft_model:
         raise Refused(f"{world.spec_algorithm} was not tried on the real runner yet; use the fake runner")
+    sglang_chunk.refuse_backends(world)
     runner = build_real_runner(world)
     if world.is_speculative:
         # Service starts a draft worker too; its factory is asked for the same refusals.

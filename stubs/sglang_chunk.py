@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang_modules import present
 from stubs.world import World
@@ -32,6 +34,18 @@ def refuse_backends(world: World) -> None:
     for backend in (world.prefill, world.decode):
         if backend not in names:
             raise Refused(f"ServerArgs: {reason} but got {backend}")
+
+
+def make_local(world: World, config: Any) -> None:
+    """Let ``config``, the ModelConfig of a Llama, say of its layers what that of a Llama 4 says."""
+    if world.attention_chunk_size:
+        config.is_local_attention_model, config.attention_chunk_size = True, world.attention_chunk_size
+
+
+def mark(world: World, layers: Sequence[Any]) -> None:
+    """Make those of a model's RadixAttention ``layers`` chunked that are so in ``world``, as Llama 4's model makes them."""
+    for index, layer in enumerate(layers):
+        layer.use_irope = bool(layer_of(world, index).chunk)
 
 
 @cache

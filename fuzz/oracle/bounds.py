@@ -90,7 +90,9 @@ def slot_policies(plan: StepPlan) -> Sequence[SlotPolicy]:
 
 def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
     world = getattr(plan.runner, "world", None)
-    everywhere = getattr(plan.runner, "sliding_window_size", None) or 0
+    # Of a model with chunks SGLang says their size for a window that no layer has: who may see what, outputs tell.
+    is_chunked = getattr(plan.runner, "attention_chunk_size", None) is not None
+    everywhere = 0 if is_chunked else getattr(plan.runner, "sliding_window_size", None) or 0
     window = everywhere if world is None else layer_of(world, buffer.layer).window
     own = []
     for row in plan.rows:

@@ -122,3 +122,13 @@ def test_a_script_shows_it_and_tells_the_release_that_has_it_right(real_worker: 
     for version, status in (("0.5.16", 1), ("0.5.23", 0)):
         command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", f"pypi:{version}"]
         assert subprocess.run(command, check=False, timeout=SECONDS).returncode == status
+
+
+def test_under_sglangs_own_runner(real_worker: RealWorker) -> None:
+    ops = (Extend((Row(0, 21),)), Decode((0,)))
+    real = {"runner": "real", "num_heads": 2, "num_kv_heads": 2}
+    trace = real_worker("0.5.23").run(program("fa3:triton", ops, **real), SECONDS)
+    assert signatures(trace) == ["numeric/chunk_ignored/TritonAttnBackend.forward_decode"]
+    assert [step.verdict for step in trace.steps] == [Verdict.OK, Verdict.BUG]  # fa3's prompt is right
+    pooled = real_worker("0.5.23").run(program("fa3:triton", ops, window_tokens=256, **real), SECONDS)
+    assert pooled.verdict is Verdict.UNSUPPORTED
