@@ -5,7 +5,7 @@
 With ``--planted`` the faults of ``planted_release.py`` are put into a scratch copy of the release. What a bucket's program
 shows there is compared with what it shows where one plant is left out, plant by plant, and on the release itself. So that each
 plant has one bucket of its own, beside what follows from that as the report has it, no bucket may be two plants', and each
-program shows its own fault and no other but what follows from the same. Buckets that no plant is needed for are the release's own; on a release as it is, without
+program shows its own fault and no other but what follows from the same, or lies further from the cause. Buckets that no plant is needed for are the release's own; on a release as it is, without
 ``--planted``, all are, and only the last is asked. The same command on the same FOLDER goes on, and asks again of what was
 found. Exit status: 0 if it is so, 1 if it is not.
 """
@@ -35,7 +35,7 @@ from fuzz.scratch import lay_out
 from fuzz.store import FINDINGS
 from fuzz.tally import is_believed
 from fuzz.targets import open_target
-from reports.causes import follows_of
+from reports.causes import follows_of, rank_of
 from reports.load import load_run
 
 PROGRAM_SECONDS = 60
@@ -61,8 +61,9 @@ class Bucket:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is one fault's, and shows that alone."""
-        shows_own = self.signature in self.shown and set(self.shown) <= {self.signature, *self.kin}
+        """Whether it is one fault's, and shows that alone, or else what lies further from the cause and comes of it."""
+        others = {one for one in self.shown if one not in self.kin and rank_of(one) <= rank_of(self.signature)}
+        shows_own = self.signature in self.shown and others <= {self.signature}
         return len(self.owners) + self.is_releases == 1 and (not self.is_whole or shows_own)
 
 

@@ -136,7 +136,7 @@ class _Campaign:
             self.give_up("no pair of backends can run on this target here; `seamripper doctor` says why")
             return False
         terms.check_version(ready.sglang_version, options)
-        self.version = ready.sglang_version
+        self.version, self.pairs = ready.sglang_version, terms.pairs
         self.engine = engine_of(options, options.limits(terms.pairs, terms.speculative), self.version, self.tell)
         self.gaps = gaps_of(options, terms, self.deadline, self.log.tally.reached, self.past.seeds, self.cells)
         self.progress.started(options, ready, terms.pairs)
@@ -254,7 +254,7 @@ class _Campaign:
         with self.lock:
             self.progress.phase(f"confirming and shrinking {finding.signature}")
             script = self.log.entry(finding)["script"]
-        examiner = Examiner(self.options, self.version, seconds, self.stop)
+        examiner = Examiner(self.options, self.version, seconds, self.stop, self.pairs)
         examined = examiner.look(worker, program, finding, script)
         with self.lock:
             self.log.settle(finding, examined)

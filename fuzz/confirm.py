@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from fuzz.finding import Finding, Signature, Verdict
 from fuzz.program import Program
 from fuzz.shrink import Budget, StopShrinking, shrink
 from fuzz.trace import Trace
+from stubs.world_rules import fault_of
 
 CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
 TRIAL_RUNS = 3  # before a program is made smaller, where all of them show it: what is saved is confirmed after that
@@ -172,3 +173,32 @@ def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: B
         return confirmed
     again = confirm(runner, program, confirmed.finding, patience)
     return again if again.shown * confirmed.runs >= confirmed.shown * again.runs else confirmed
+
+
+def alone(runner: Runner, confirmed: Confirmed, patience: Patience, pairs: Sequence[str]) -> Confirmed:
+    """Where the program shows other faults beside its own: with another backend in one half, if that shows fewer.
+
+    ``pairs`` are those that may be tried. A fault of one half does not need the other, whose own faults are in the way.
+    """
+    signature, found = confirmed.finding.signature, None
+    others = set() if confirmed.trace is None else _others(confirmed.trace, signature)
+    for candidate in _with_other_half(confirmed.program, pairs):
+        if not others or patience.is_over:
+            break
+        trace = runner.run(candidate, patience.program_seconds)
+        now = _others(trace, signature)
+        if shown_in(trace, signature) is not None and now < others:
+            found, others = candidate, now
+    if found is None or patience.is_over:
+        return confirmed
+    again = confirm(runner, found, confirmed.finding, patience)
+    is_as_sure = again.runs >= confirmed.runs and again.shown * confirmed.runs >= confirmed.shown * again.runs
+    return again if is_as_sure else confirmed
+
+
+def _with_other_half(program: Program, pairs: Sequence[str]) -> Iterator[Program]:
+    """The program in each world that has another of the pairs, with one half the same, and can be."""
+    for prefill, _, decode in (pair.partition(":") for pair in pairs):
+        world = replace(program.world, prefill=prefill, decode=decode)
+        if (prefill == program.world.prefill) != (decode == program.world.decode) and not fault_of(world):
+            yield replace(program, world=world)

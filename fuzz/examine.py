@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fuzz.confirm import (
     Confirmed,
     Patience,
     Real,
+    alone,
     confirm,
     confirm_real,
     smallest,
@@ -49,12 +51,16 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Examiner:
-    """``seconds`` is how long a look may take, but for the run under way then; ``version`` SGLang's."""
+    """``seconds`` is how long a look may take, but for the run under way then; ``version`` SGLang's.
+
+    ``pairs`` are those that a program may be moved to, to show its fault alone.
+    """
 
     options: CampaignOptions
     version: str
     seconds: float
     stop: threading.Event
+    pairs: Sequence[str] = ()
 
     def look(self, worker: WorkerProcess, program: Program, finding: Finding, own_script: str) -> Examined:
         """``own_script``: what an earlier look that was cut short saved, "" if nothing; it is written again."""
@@ -75,7 +81,7 @@ class Examiner:
                 if not tried.is_passed:
                     return Examined(confirmed, "", True, tried.why_dismissed)
             if shrinks and confirmed.shown:
-                confirmed = smallest(worker, confirmed, patience)
+                confirmed = alone(worker, smallest(worker, confirmed, patience), patience, self.pairs)
             if confirmed.shown:
                 confirmed = replace(confirmed, real=self._under_real_runner(worker, confirmed, patience))
             is_whole = True

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pandas as pd
 
-# How near to the cause an oracle looks: a kernel that goes astray, an exception, what is left in memory, a wrong number.
-_RANKS = {"bounds": 0, "contract": 1, "state": 2, "numeric": 3}
-_LAST = len(_RANKS)
+from fuzz.finding import BREACH, Signature
+
+# How near to the cause an oracle looks: a kernel that goes astray, one that was called wrong, an exception, what is left
+# in memory, a wrong number.
+_RANKS = {"bounds": 0, "contract": 2, "state": 3, "numeric": 4}
+_BREACH_RANK, _LAST_RANK = 1, 5
+
+
+def rank_of(signature: str) -> int:
+    """How near to its cause a fault is seen, 0 being nearest."""
+    parsed = Signature.parse(signature)
+    return _BREACH_RANK if parsed.kind == BREACH else _RANKS.get(parsed.oracle, _LAST_RANK)
 
 
 def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
@@ -18,8 +27,7 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
     """
     names = findings["signature"].tolist()
     order = {
-        name: (_RANKS.get(oracle, _LAST), seconds, name)
-        for name, oracle, seconds in zip(names, findings["oracle"], findings["first_seconds"], strict=True)
+        name: (rank_of(name), seconds, name) for name, seconds in zip(names, findings["first_seconds"], strict=True)
     }
     beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
 

@@ -14,6 +14,7 @@ from stubs.world import World
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NARROW, LOCATED, FEW = "page table short of a column", "page table of locations", "room for three in decode"
+A, B, C = (f"bounds/view/kernel.{name}" for name in "abc")
 PAGE_TABLE = "bounds/contract_breach/flash_attn_with_kvcache.page_table"
 
 
@@ -29,9 +30,9 @@ def buckets() -> Any:
 
 
 def bucket(
-    buckets: ModuleType, *owners: str, shown: tuple[str, ...] = ("a",), whole: bool = True, release: bool = False
+    buckets: ModuleType, *owners: str, shown: tuple[str, ...] = (A,), whole: bool = True, release: bool = False
 ) -> Any:
-    return buckets.Bucket("a", 1, whole, shown, owners, release)
+    return buckets.Bucket(A, 1, whole, shown, owners, release)
 
 
 def test_a_bucket_of_one_plant_that_shows_it_alone_is_its_own(buckets: ModuleType) -> None:
@@ -42,10 +43,10 @@ def test_a_bucket_of_one_plant_that_shows_it_alone_is_its_own(buckets: ModuleTyp
 @pytest.mark.parametrize(
     ("owners", "shown", "release"),
     [
-        ((NARROW, FEW), ("a",), False),  # two plants'
-        ((NARROW,), ("a",), True),
-        ((), ("a",), False),  # any plant will do, or no run shows it any more
-        ((NARROW,), ("a", "b"), False),
+        ((NARROW, FEW), (A,), False),  # two plants'
+        ((NARROW,), (A,), True),
+        ((), (A,), False),  # any plant will do, or no run shows it any more
+        ((NARROW,), (A, B), False),
         ((NARROW,), (), False),
     ],
 )
@@ -55,14 +56,20 @@ def test_a_bucket_that_is_not_one_faults_alone(
     assert not bucket(buckets, *owners, shown=shown, release=release).is_own
 
 
+def test_a_program_may_show_what_lies_further_from_the_cause(buckets: ModuleType) -> None:
+    wrong, breach = "numeric/wrong_output/B.decode", "bounds/contract_breach/kernel.argument"
+    assert bucket(buckets, NARROW, shown=(A, breach, wrong)).is_own
+    assert not replace(bucket(buckets, NARROW, shown=(A, wrong)), signature=wrong).is_own
+
+
 def test_a_program_that_was_not_shrunk_may_show_more(buckets: ModuleType) -> None:
-    assert bucket(buckets, NARROW, shown=("a", "b"), whole=False).is_own
+    assert bucket(buckets, NARROW, shown=(A, B), whole=False).is_own
 
 
 def test_a_program_may_show_what_follows_from_the_same_fault(buckets: ModuleType) -> None:
-    found = [replace(bucket(buckets, NARROW, shown=("a", "b")), signature=name) for name in ("a", "b", "c")]
-    kin = buckets.with_kin(found, {"a": "", "b": "a", "c": ""})
-    assert [one.kin for one in kin] == [("a", "b"), ("a", "b"), ("c",)]
+    found = [replace(bucket(buckets, NARROW, shown=(A, B)), signature=name) for name in (A, B, C)]
+    kin = buckets.with_kin(found, {A: "", B: A, C: ""})
+    assert [one.kin for one in kin] == [(A, B), (A, B), (C,)]
     assert [one.is_own for one in kin] == [True, True, False]
 
 
@@ -74,12 +81,10 @@ def test_a_plant_without_a_bucket_that_is_its_alone_is_told(buckets: ModuleType)
 
 
 def test_a_plant_with_two_buckets_is_told_unless_one_follows_from_the_other(buckets: ModuleType) -> None:
-    found = [
-        replace(bucket(buckets, name), signature=sign) for name, sign in ((NARROW, "a"), (NARROW, "b"), (FEW, "c"))
-    ]
+    found = [replace(bucket(buckets, name), signature=sign) for name, sign in ((NARROW, A), (NARROW, B), (FEW, C))]
     names = [NARROW, FEW]
     assert buckets.crowded(buckets.with_kin(found, {}), names) == [NARROW]
-    assert buckets.crowded(buckets.with_kin(found, {"b": "a"}), names) == []
+    assert buckets.crowded(buckets.with_kin(found, {B: A}), names) == []
 
 
 @pytest.mark.release

@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from fuzz.confirm import Confirmed, Patience, Real, bugs, confirm, confirm_real, shown_in, smallest
+import pytest
+
+from fuzz.confirm import Confirmed, Patience, Real, alone, bugs, confirm, confirm_real, shown_in, smallest
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.program import Decode, Extend, Idle, Program, Row
 from fuzz.trace import Trace
 from stubs.world import World
 
 SIGNATURE = Signature("contract", "KeyError", "f")
+OTHER = Signature("state", "idle", "g")
 PROGRAM = Program(World(), (Extend((Row(0, 3),)), Idle(), Decode((0,)), Idle()))
 SMALL = ("extend", "decode")
 FOREVER = Patience(program_seconds=1.0, deadline=float("inf"))
@@ -170,6 +173,54 @@ def test_no_other_fault_slips_in_and_one_that_has_gone_stays_away() -> None:
     clean = PROGRAM.with_ops((*PROGRAM.ops[:1], Decode((0,)), Decode((0,))))
     shrunk = smallest(runner, confirm(runner, clean, finding(), FOREVER), FOREVER)
     assert kinds(shrunk.program) == kinds(clean)  # any smaller one would show a fault that this one does not
+
+
+PAIRS = ("triton:fa3", "flashinfer:torch_native", "fa3:torch_native", "triton:torch_native", "triton:flex_attention")
+
+
+@dataclass
+class Paired(FakeRunner):
+    """Shows ``OTHER``, too, where the prefill half is one of ``faulty``."""
+
+    faulty: tuple[str, ...] = ("triton",)
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace:
+        shown = super().run(program, timeout_seconds)
+        beside = (finding(signature=OTHER),) if program.world.prefill in self.faulty else ()
+        return replace(shown, findings=shown.findings + beside)
+
+
+def both_shown(world: World) -> Confirmed:
+    return Confirmed(replace(PROGRAM, world=world), finding(), 10, 10, trace(finding(), finding(signature=OTHER)))
+
+
+def test_fault_of_one_half_is_shown_alone_with_another_in_the_other_half() -> None:
+    world = World(prefill="triton", decode="torch_native")
+    confirmed = alone(Paired(lambda *_: True, faulty=("triton", "flashinfer")), both_shown(world), FOREVER, PAIRS)
+    assert (confirmed.program.world.pair, confirmed.beside) == ("fa3:torch_native", ())
+    assert (confirmed.shown, confirmed.runs) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("shows", "patience"),
+    [
+        (lambda program, run: program.world.prefill == "triton", FOREVER),  # it needs that half
+        (lambda program, run: bool(run % 2), FOREVER),  # less sure than what it came from
+        (lambda program, run: True, OVER),
+    ],
+    ids=["needed", "less sure", "no time"],
+)
+def test_program_stays_where_it_is_shown_no_better(shows: Callable[[Program, int], bool], patience: Patience) -> None:
+    before = both_shown(World(prefill="triton", decode="torch_native"))
+    runner = Paired(shows if patience is OVER else lambda program, run: shows(program, runner.runs))
+    assert alone(runner, before, patience, PAIRS) == before
+
+
+def test_program_that_shows_its_fault_alone_stays_untried() -> None:
+    runner = Paired(lambda *_: True)
+    before = Confirmed(PROGRAM, finding(), 10, 10, trace(finding()))
+    assert alone(runner, before, FOREVER, PAIRS) == before
+    assert runner.runs == 0
 
 
 def test_smaller_program_that_needs_a_used_process_is_given_up() -> None:

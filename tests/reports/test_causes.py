@@ -12,6 +12,7 @@ from reports.morning import overview_table
 from reports.render import write_reports
 from tests.reports.sample import BUG, FINDING, write_run
 
+BREACH = "bounds/contract_breach/attention.page_table"
 HOLE, WRITE = "bounds/hole/kernel.loc", "bounds/row_write/kernel.kv"
 STORED, NUMBER, OTHER = "state/kv_not_written/B.decode", "numeric/wrong_output/B.decode", "numeric/nan/C.decode"
 
@@ -43,6 +44,7 @@ def run(folder: Path, *told: tuple[str, list[str]]) -> Path:
         ([(NUMBER, [STORED, HOLE]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),
         ([(NUMBER, [STORED]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),  # by way of another
         ([(NUMBER, ["state/never/noted"])], [""]),
+        ([(BREACH, [HOLE]), (HOLE, [])], [HOLE, ""]),  # what went wrong in a kernel comes before the next one's call
     ],
 )
 def test_a_finding_follows_from_what_its_smallest_program_shows_too(
