@@ -28,6 +28,7 @@ from planted_release import FILE, PLANTS, planted
 
 from fuzz.campaign import CampaignOptions, run_campaign
 from fuzz.confirm import CONFIRM_RUNS, bugs
+from fuzz.finding import Signature
 from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerProcess
 from fuzz.program import parse
@@ -35,7 +36,7 @@ from fuzz.scratch import lay_out
 from fuzz.store import FINDINGS
 from fuzz.tally import is_believed
 from fuzz.targets import open_target
-from reports.causes import follows_of, rank_of
+from reports.causes import follows_of
 from reports.load import load_run
 
 PROGRAM_SECONDS = 60
@@ -62,7 +63,11 @@ class Bucket:
     @property
     def is_own(self) -> bool:
         """Whether it is one fault's, and shows that alone, or else what lies further from the cause and comes of it."""
-        others = {one for one in self.shown if one not in self.kin and rank_of(one) <= rank_of(self.signature)}
+        others = {
+            one
+            for one in self.shown
+            if one not in self.kin and Signature.parse(one).rank <= Signature.parse(self.signature).rank
+        }
         shows_own = self.signature in self.shown and others <= {self.signature}
         return len(self.owners) + self.is_releases == 1 and (not self.is_whole or shows_own)
 

@@ -179,16 +179,21 @@ def alone(runner: Runner, confirmed: Confirmed, patience: Patience, pairs: Seque
     """Where the program shows other faults beside its own: with another backend in one half, if that shows fewer.
 
     ``pairs`` are those that may be tried. A fault of one half does not need the other, whose own faults are in the way.
+    Those that lie further from the cause count less: they may come of it.
     """
     signature, found = confirmed.finding.signature, None
-    others = set() if confirmed.trace is None else _others(confirmed.trace, signature)
+
+    def weigh(trace: Trace) -> tuple[int, int]:
+        others = _others(trace, signature)
+        return sum(other.rank <= signature.rank for other in others), len(others)
+
+    fewest = (0, 0) if confirmed.trace is None else weigh(confirmed.trace)
     for candidate in _with_other_half(confirmed.program, pairs):
-        if not others or patience.is_over:
+        if fewest == (0, 0) or patience.is_over:
             break
         trace = runner.run(candidate, patience.program_seconds)
-        now = _others(trace, signature)
-        if shown_in(trace, signature) is not None and now < others:
-            found, others = candidate, now
+        if shown_in(trace, signature) is not None and weigh(trace) < fewest:
+            found, fewest = candidate, weigh(trace)
     if found is None or patience.is_over:
         return confirmed
     again = confirm(runner, found, confirmed.finding, patience)

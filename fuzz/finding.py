@@ -21,6 +21,11 @@ TIMES_TOLERANCE = "times_tolerance"
 # And how many times nearer it was to what the wrong rule gives that explains it.
 TIMES_NEARER = "times_nearer"
 
+# How near to the cause an oracle looks: a kernel that goes astray, one that was called wrong, an exception, what is left
+# in memory, a wrong number.
+_RANKS = {"bounds": 0, "contract": 2, "state": 3, "numeric": 4}
+_BREACH_RANK, _LAST_RANK = 1, 5
+
 
 class Verdict(str, Enum):
     """Never blurred: see README, "Verdicts"."""
@@ -62,6 +67,11 @@ class Signature:
     def without_rule(self) -> Signature:
         """Where a contract was broken, whichever of the argument's rules it was."""
         return Signature(self.oracle, self.kind, self.place.partition(RULE)[0]) if self.kind == BREACH else self
+
+    @property
+    def rank(self) -> int:
+        """How near to its cause such a fault is seen, 0 being nearest."""
+        return _BREACH_RANK if self.kind == BREACH else _RANKS.get(self.oracle, _LAST_RANK)
 
     @property
     def is_corrupt(self) -> bool:

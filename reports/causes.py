@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
-from fuzz.finding import BREACH, Signature
-
-# How near to the cause an oracle looks: a kernel that goes astray, one that was called wrong, an exception, what is left
-# in memory, a wrong number.
-_RANKS = {"bounds": 0, "contract": 2, "state": 3, "numeric": 4}
-_BREACH_RANK, _LAST_RANK = 1, 5
-
-
-def rank_of(signature: str) -> int:
-    """How near to its cause a fault is seen, 0 being nearest."""
-    parsed = Signature.parse(signature)
-    return _BREACH_RANK if parsed.kind == BREACH else _RANKS.get(parsed.oracle, _LAST_RANK)
+from fuzz.confirm import CONFIRM_RUNS
+from fuzz.finding import Signature
 
 
 def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
     """For each finding the signature of the one that it follows from, itself following from none; "" for most.
 
     A follows from B where A's saved program, which was made as small as it would go without any other fault than it had,
-    still shows B, and B's oracle looks nearer to the cause. Of two by one oracle, each of which shows in the other's
-    program, the one found later follows. Only a guess: two faults that one program cannot show apart look the same.
+    still shows B, and B's oracle looks nearer to the cause. Of two by oracles that look alike, the one that shows by itself
+    is the cause of the one that does not; where neither does, the one found first. Only a guess: two faults that one program
+    cannot show apart look the same.
     """
     names = findings["signature"].tolist()
     order = {
-        name: (rank_of(name), seconds, name) for name, seconds in zip(names, findings["first_seconds"], strict=True)
+        name: (Signature.parse(name).rank, seconds, name)
+        for name, seconds in zip(names, findings["first_seconds"], strict=True)
     }
     beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
+    made_small = set(findings["signature"][findings["runs"] >= CONFIRM_RUNS])
 
     def is_nearer(one: str, other: str) -> bool:
-        return order[one] < order[other] and (order[one][0] < order[other][0] or other in beside[one])
+        if order[one][0] != order[other][0]:
+            return order[one] < order[other]
+        is_mutual = other in beside[one]
+        return order[one] < order[other] if is_mutual else {one, other} <= made_small
 
     causes = {
         name: min(
@@ -40,7 +38,13 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
         )
         for name in names
     }
-    # In rising order, so that the one that it follows from has been followed up already.
-    for name in sorted(names, key=order.__getitem__):
-        causes[name] = causes.get(causes[name], "") or causes[name]
-    return pd.Series([causes[name] for name in names], index=findings.index, dtype="string")
+    return pd.Series([_first(causes, name, order) for name in names], index=findings.index, dtype="string")
+
+
+def _first(causes: Mapping[str, str], name: str, order: Mapping[str, tuple[int, float, str]]) -> str:
+    """Back from cause to cause; of a ring the one that is nearest. "" where that is ``name`` itself."""
+    path = [name]
+    while (cause := causes[path[-1]]) and cause not in path:
+        path.append(cause)
+    first = min(path[path.index(cause or path[-1]) :], key=order.__getitem__)
+    return "" if first == name else first

@@ -15,9 +15,10 @@ from tests.reports.sample import BUG, FINDING, write_run
 BREACH = "bounds/contract_breach/attention.page_table"
 HOLE, WRITE = "bounds/hole/kernel.loc", "bounds/row_write/kernel.kv"
 STORED, NUMBER, OTHER = "state/kv_not_written/B.decode", "numeric/wrong_output/B.decode", "numeric/nan/C.decode"
+THIRD = "numeric/wrong_shape/D.decode"
 
 
-def run(folder: Path, *told: tuple[str, list[str]]) -> Path:
+def run(folder: Path, *told: tuple[str, list[str]], runs: tuple[int, int] = (10, 10)) -> Path:
     """Findings, in the order in which they came, each with what its program shows beside."""
     findings = [
         {
@@ -26,7 +27,7 @@ def run(folder: Path, *told: tuple[str, list[str]]) -> Path:
             "title": name,
             "beside": beside,
             "first_seconds": 20.0 + place,
-            "reliability": [3, 3],
+            "reliability": list(runs),
         }
         for place, (name, beside) in enumerate(told)
     ]
@@ -40,7 +41,8 @@ def run(folder: Path, *told: tuple[str, list[str]]) -> Path:
         ([(HOLE, [NUMBER]), (NUMBER, [HOLE])], ["", HOLE]),
         ([(NUMBER, []), (HOLE, [NUMBER])], ["", ""]),  # a wrong number makes no kernel go astray, and shows by itself
         ([(WRITE, [HOLE]), (HOLE, [WRITE])], ["", WRITE]),  # each with the other: one fault, by what was seen first
-        ([(OTHER, []), (NUMBER, [OTHER])], ["", ""]),  # the other shows by itself, and is no cause
+        ([(NUMBER, [OTHER]), (OTHER, [])], [OTHER, ""]),  # never by itself, as the other is
+        ([(NUMBER, [OTHER]), (OTHER, [THIRD]), (THIRD, [NUMBER])], ["", NUMBER, NUMBER]),  # a ring is one fault
         ([(NUMBER, [STORED, HOLE]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),
         ([(NUMBER, [STORED]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),  # by way of another
         ([(NUMBER, ["state/never/noted"])], [""]),
@@ -51,6 +53,11 @@ def test_a_finding_follows_from_what_its_smallest_program_shows_too(
     tmp_path: Path, told: list[tuple[str, list[str]]], follows: list[str]
 ) -> None:
     assert follows_of(load_run(run(tmp_path, *told)).findings).tolist() == follows
+
+
+def test_a_program_that_was_not_made_small_says_nothing_of_what_looks_alike(tmp_path: Path) -> None:
+    findings = load_run(run(tmp_path, (NUMBER, [OTHER]), (OTHER, []), runs=(1, 1))).findings
+    assert follows_of(findings).tolist() == ["", ""]
 
 
 def test_the_reports_say_what_follows_from_what(tmp_path: Path) -> None:
