@@ -41,6 +41,11 @@ def unexplained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_oracle, "what_is_wrong", lambda view: ("wrong_output",))
 
 
+def explain(patch: pytest.MonkeyPatch, replayed: tuple[str, ...], eager: tuple[str, ...] = ()) -> None:
+    """What is wrong with an output of 1, the replay's, and with any other."""
+    patch.setattr(graph_oracle, "what_is_wrong", lambda view: replayed if float(view.taps[0].out[0]) == 1 else eager)
+
+
 def test_equal_within_what_both_may_deviate() -> None:
     assert judged([1.0, 2.0], [1.0 + 3e-5, 2.0]) == []
 
@@ -54,13 +59,20 @@ def test_a_wrong_row() -> None:
 
 
 def test_the_rule_that_explains_a_wrong_replay_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_oracle, "what_is_wrong", lambda view: ("window_ignored", "logit_cap_ignored"))
+    explain(monkeypatch, replayed=("window_ignored", "logit_cap_ignored"))
     faults = judged([1.0], [2.0])
     assert [str(fault.signature) for fault in faults] == [
         "state/replay_window_ignored/Leaf.decode_graph",
         "state/replay_logit_cap_ignored/Leaf.decode_graph",
     ]
     assert faults[0].title.endswith(" gives wrong output where an eager run does not: window ignored")
+
+
+def test_a_rule_that_the_eager_run_breaks_too_is_not_the_graphs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    explain(monkeypatch, replayed=("tree_mask_ignored", "window_ignored"), eager=("tree_mask_ignored",))
+    assert [fault.signature.kind for fault in judged([1.0], [2.0])] == ["replay_window_ignored"]
+    explain(monkeypatch, replayed=("tree_mask_ignored",), eager=("tree_mask_ignored",))
+    assert [fault.signature.kind for fault in judged([1.0], [2.0])] == ["replay_differs"]
 
 
 def test_a_right_replay_is_not_to_blame_for_a_wrong_eager_run(monkeypatch: pytest.MonkeyPatch) -> None:
