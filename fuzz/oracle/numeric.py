@@ -155,11 +155,15 @@ def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
 
 
 def _explains(view: StepView, row: _Compared, rule: Rule) -> bool:
-    expected = _expected(view, row.tap, row.row, rule)
-    if view.world.wrapper == "tbo":  # may split a request over its halves, one of which alone goes wrong
-        is_right = _beyond(row.got, row.wanted, row.tolerance).flatten(1).amax(dim=1) <= 0
-        expected = torch.where(is_right[:, None, None], row.wanted, expected)
-    return _excess(row.got, expected, row.tolerance) <= 0
+    if view.world.wrapper != "tbo":
+        return _excess(row.got, _expected(view, row.tap, row.row, rule), row.tolerance) <= 0
+    # A request may be split over both halves of the batch, one or both of which go wrong.
+    is_right = _beyond(row.got, row.wanted, row.tolerance).flatten(1).amax(dim=1) <= 0
+    for split in range(row.row.count if rule.sees_future else 1):
+        expected = _expected(view, row.tap, row.row, replace(rule, split=split))
+        if _excess(row.got, torch.where(is_right[:, None, None], row.wanted, expected), row.tolerance) <= 0:
+            return True
+    return False
 
 
 def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:

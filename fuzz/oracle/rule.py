@@ -31,6 +31,7 @@ class Rule:
     sinks_counted: int = 1  # how often a sink takes its weight
     ignores_tree: bool = False
     sees_future: bool = False  # no causal mask: the step's own later keys, too
+    split: int = 0  # of a request that two halves of a batch share: its first so many tokens, which see no later ones
     keys_hidden: int = 0  # newest committed keys that no query sees
     ignores_prefix: bool = False
     ignores_own: bool = False  # the prefix alone is seen
@@ -97,7 +98,9 @@ def mask_of(layer: Layer, row: RowPlan, rule: Rule) -> torch.Tensor:
     else:
         mask = visible(row.count, length, _window(layer, rule))
         if rule.sees_future:
-            mask |= torch.ones_like(mask).triu(row.prefix + 1)
+            future = torch.ones_like(mask).triu(row.prefix + 1)
+            future[: rule.split, row.prefix + rule.split :] = False
+            mask |= future
     chunk = rule.chunk or layer.chunk
     if layer.chunk and not rule.ignores_chunk and rule.window_for_chunk < 0:
         mask = mask & same_chunk(positions[row.prefix :], positions, chunk)

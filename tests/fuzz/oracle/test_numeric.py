@@ -63,11 +63,15 @@ def test_wrong_output_is_named_by_the_rule_that_explains_it(
     assert signatures(case.judge(case.output(mask(seen), cap))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
+@pytest.mark.parametrize(
+    "seen",
+    ["1111000 1111100 1111111 1111111", "1111100 1111100 1111111 1111111"],
+    ids=["second half", "both halves"],
+)
 @pytest.mark.parametrize(("wrapper", "kind"), [("tbo", "causal_mask_ignored"), ("", "wrong_output")])
-def test_rule_that_one_half_of_a_split_request_breaks_is_named(wrapper: str, kind: str) -> None:
+def test_rule_that_halves_of_a_split_request_break_is_named(wrapper: str, kind: str, seen: str) -> None:
     case = Case(3, 4, wrapper=wrapper)
-    out = case.output(mask("1111000 1111100 1111111 1111111"))
-    assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend"]
+    assert signatures(case.judge(case.output(mask(seen)))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
 def test_own_kv_taken_for_prefix_too_is_named() -> None:
