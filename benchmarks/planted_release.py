@@ -69,22 +69,22 @@ def _uncausal(honest):
     "decode of two writes a foreign row": """
 @_planted(_Native, "forward_decode")
 def _stray(honest):
-    def forward_decode(self, q, k, v, layer, forward_batch, *given, **named):
-        if forward_batch.batch_size > 1 and named.get("save_kv_cache", True):
+    def forward_decode(self, q, k, v, layer, forward_batch, save_kv_cache=True, **named):
+        if forward_batch.batch_size > 1 and save_kv_cache:
             self.token_to_kv_pool.get_key_buffer(layer.layer_id)[-1] += 1
-        return honest(self, q, k, v, layer, forward_batch, *given, **named)
+        return honest(self, q, k, v, layer, forward_batch, save_kv_cache, **named)
 
     return forward_decode
 """,
     "extend of three leaves a row unwritten": """
 @_planted(_Native, "forward_extend")
 def _unwritten(honest):
-    def forward_extend(self, q, k, v, layer, forward_batch, *given, **named):
+    def forward_extend(self, q, k, v, layer, forward_batch, save_kv_cache=True, **named):
         values = self.token_to_kv_pool.get_value_buffer(layer.layer_id)
         last = forward_batch.out_cache_loc[-1] % len(values)  # a window's own pool is smaller
         before = values[last].clone()
-        out = honest(self, q, k, v, layer, forward_batch, *given, **named)
-        if forward_batch.batch_size > 2 and named.get("save_kv_cache", True):
+        out = honest(self, q, k, v, layer, forward_batch, save_kv_cache, **named)
+        if forward_batch.batch_size > 2 and save_kv_cache:
             values[last] = before
         return out
 

@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Protocol
 
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.program import Program
 from fuzz.shrink import Budget, StopShrinking, shrink
 from fuzz.trace import Trace
-from stubs.world_rules import fault_of
+from stubs.world_rules import SPEC_MODES, fault_of
 
 CONFIRM_RUNS = 10  # each in a fresh process: what shows in half of the runs is missed by all one time in a thousand
 TRIAL_RUNS = 3  # before a program is made smaller, where all of them show it: what is saved is confirmed after that
@@ -178,8 +179,8 @@ def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: B
 def alone(runner: Runner, confirmed: Confirmed, patience: Patience, pairs: Sequence[str]) -> Confirmed:
     """Where the program shows other faults beside its own: with another backend in one half, if that shows fewer.
 
-    ``pairs`` are those that may be tried. A fault of one half does not need the other, whose own faults are in the way.
-    Those that lie further from the cause count less: they may come of it.
+    ``pairs`` are those that may be tried, each with either half to verify what was drafted. A fault of one half does not
+    need the other, whose own faults are in the way. Those that lie further from the cause count less: they may come of it.
     """
     signature, found = confirmed.finding.signature, None
 
@@ -202,8 +203,11 @@ def alone(runner: Runner, confirmed: Confirmed, patience: Patience, pairs: Seque
 
 
 def _with_other_half(program: Program, pairs: Sequence[str]) -> Iterator[Program]:
-    """The program in each world that has another of the pairs, with one half the same, and can be."""
-    for prefill, _, decode in (pair.partition(":") for pair in pairs):
-        world = replace(program.world, prefill=prefill, decode=decode)
-        if (prefill == program.world.prefill) != (decode == program.world.decode) and not fault_of(world):
+    """The program in each world that can be and has another of the pairs with one half the same, or the same that verifies."""
+    modes = SPEC_MODES if program.world.is_speculative else (program.world.spec_mode,)
+    for pair, mode in product((program.world.pair, *pairs), modes):
+        prefill, _, decode = pair.partition(":")
+        world = replace(program.world, prefill=prefill, decode=decode, spec_mode=mode)
+        is_near = prefill == program.world.prefill or decode == program.world.decode
+        if is_near and world != program.world and not fault_of(world):
             yield replace(program, world=world)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from fuzz.confirm import CONFIRM_RUNS
+from fuzz.confirm import TRIAL_RUNS
 from fuzz.finding import Signature
 
 
@@ -24,7 +24,7 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
         for name, seconds in zip(names, findings["first_seconds"], strict=True)
     }
     beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
-    made_small = set(findings["signature"][findings["runs"] >= CONFIRM_RUNS])
+    made_small = set(findings["signature"][findings["runs"] > TRIAL_RUNS])
 
     def is_nearer(one: str, other: str) -> bool:
         if order[one][0] != order[other][0]:

@@ -201,6 +201,35 @@ def test_fault_of_one_half_is_shown_alone_with_another_in_the_other_half() -> No
     assert (confirmed.shown, confirmed.runs) == (10, 10)
 
 
+@dataclass
+class Verified(FakeRunner):
+    """Shows ``OTHER``, too, where the decode half verifies."""
+
+    def run(self, program: Program, timeout_seconds: float) -> Trace:
+        shown = super().run(program, timeout_seconds)
+        beside = (finding(signature=OTHER),) if program.world.spec_mode == "decode" else ()
+        return replace(shown, findings=shown.findings + beside)
+
+
+def test_fault_of_drafting_is_shown_alone_with_the_other_half_to_verify() -> None:
+    world = World(
+        prefill="torch_native",
+        decode="triton",
+        spec_algorithm="EAGLE",
+        spec_mode="decode",
+        spec_steps=2,
+        spec_topk=1,
+        spec_draft_tokens=3,
+    )
+    runner = Verified(lambda program, run: program.world.prefill == "fa3")  # that other half has no verify
+    confirmed = alone(runner, both_shown(world), FOREVER, ("triton:fa3", "fa3:triton"))
+    assert (confirmed.program.world.pair, confirmed.program.world.spec_mode, confirmed.beside) == (
+        "fa3:triton",
+        "prefill",
+        (),
+    )
+
+
 @pytest.mark.parametrize(
     ("shows", "patience"),
     [

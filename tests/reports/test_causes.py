@@ -60,6 +60,11 @@ def test_a_program_that_was_not_made_small_says_nothing_of_what_looks_alike(tmp_
     assert follows_of(findings).tolist() == ["", ""]
 
 
+def test_a_program_that_was_made_small_though_time_was_up_before_the_last_run_does(tmp_path: Path) -> None:
+    findings = load_run(run(tmp_path, (NUMBER, [OTHER]), (OTHER, []), runs=(7, 7))).findings
+    assert follows_of(findings).tolist() == [OTHER, ""]
+
+
 def test_the_reports_say_what_follows_from_what(tmp_path: Path) -> None:
     folder = run(tmp_path, (NUMBER, [HOLE]), (HOLE, []), (OTHER, []), (STORED, []))
     write_reports(folder)
