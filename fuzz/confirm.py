@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Protocol
@@ -149,11 +149,13 @@ def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Re
     return Real(shown, runs)
 
 
-def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None) -> Confirmed:
+def smallest(
+    runner: Runner, confirmed: Confirmed, patience: Patience, budget: Budget | None = None, pairs: Sequence[str] = ()
+) -> Confirmed:
     """Shrink; the result is confirmed in a fresh process, and given up if it is less reliable than what it came from.
 
     No other fault than those that the program showed may slip in on the way, and one that has gone stays away: so a
-    program comes to show its own fault alone, wherever it can.
+    program comes to show its own fault alone, wherever it can, be it in another of the ``pairs``.
     """
     shrinking, signature = patience.share(1 / 2), confirmed.finding.signature
     others = None if confirmed.trace is None else _others(confirmed.trace, signature)
@@ -170,36 +172,42 @@ def smallest(runner: Runner, confirmed: Confirmed, patience: Patience, budget: B
         return True
 
     program = shrink(confirmed.program, shows, budget).program
-    if program == confirmed.program and (confirmed.runs == CONFIRM_RUNS or patience.is_over):
-        return confirmed
-    again = confirm(runner, program, confirmed.finding, patience)
-    return again if again.shown * confirmed.runs >= confirmed.shown * again.runs else confirmed
+    moved = alone(runner, program, signature, others or set(), patience.share(1 / 3), pairs)
+    for candidate in dict.fromkeys((moved, program)):
+        if candidate == confirmed.program and (confirmed.runs == CONFIRM_RUNS or patience.is_over):
+            return confirmed
+        again = confirm(runner, candidate, confirmed.finding, patience)
+        if again.shown * confirmed.runs >= confirmed.shown * again.runs:
+            return again
+    return confirmed
 
 
-def alone(runner: Runner, confirmed: Confirmed, patience: Patience, pairs: Sequence[str]) -> Confirmed:
-    """Where the program shows other faults beside its own: with another backend in one half, if that shows fewer.
+def alone(
+    runner: Runner,
+    program: Program,
+    signature: Signature,
+    others: Collection[Signature],
+    patience: Patience,
+    pairs: Sequence[str],
+) -> Program:
+    """The program, which shows ``others`` beside its own fault, with another backend in one half, if that shows fewer.
 
     ``pairs`` are those that may be tried, each with either half to verify what was drafted. A fault of one half does not
     need the other, whose own faults are in the way. Those that lie further from the cause count less: they may come of it.
     """
-    signature, found = confirmed.finding.signature, None
 
-    def weigh(trace: Trace) -> tuple[int, int]:
-        others = _others(trace, signature)
-        return sum(other.rank <= signature.rank for other in others), len(others)
+    def weigh(beside: Collection[Signature]) -> tuple[int, int]:
+        return sum(other.rank <= signature.rank for other in beside), len(beside)
 
-    fewest = (0, 0) if confirmed.trace is None else weigh(confirmed.trace)
-    for candidate in _with_other_half(confirmed.program, pairs):
+    found, fewest = program, weigh(others)
+    for candidate in _with_other_half(program, pairs):
         if fewest == (0, 0) or patience.is_over:
             break
         trace = runner.run(candidate, patience.program_seconds)
-        if shown_in(trace, signature) is not None and weigh(trace) < fewest:
-            found, fewest = candidate, weigh(trace)
-    if found is None or patience.is_over:
-        return confirmed
-    again = confirm(runner, found, confirmed.finding, patience)
-    is_as_sure = again.runs >= confirmed.runs and again.shown * confirmed.runs >= confirmed.shown * again.runs
-    return again if is_as_sure else confirmed
+        weight = weigh(_others(trace, signature))
+        if shown_in(trace, signature) is not None and weight < fewest:
+            found, fewest = candidate, weight
+    return found
 
 
 def _with_other_half(program: Program, pairs: Sequence[str]) -> Iterator[Program]:

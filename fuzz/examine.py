@@ -15,7 +15,6 @@ from fuzz.confirm import (
     Confirmed,
     Patience,
     Real,
-    alone,
     confirm,
     confirm_real,
     smallest,
@@ -81,7 +80,7 @@ class Examiner:
                 if not tried.is_passed:
                     return Examined(confirmed, "", True, tried.why_dismissed)
             if shrinks and confirmed.shown:
-                confirmed = alone(worker, smallest(worker, confirmed, patience), patience, self.pairs)
+                confirmed = smallest(worker, confirmed, patience, pairs=self.pairs)
             if confirmed.shown:
                 confirmed = replace(confirmed, real=self._under_real_runner(worker, confirmed, patience))
             is_whole = True

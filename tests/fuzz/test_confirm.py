@@ -191,12 +191,25 @@ class Paired(FakeRunner):
 
 
 def both_shown(world: World) -> Confirmed:
-    return Confirmed(replace(PROGRAM, world=world), finding(), 10, 10, trace(finding(), finding(signature=OTHER)))
+    """Of a program that is as small as it gets."""
+    program = Program(world, (Extend((Row(0, 1),)),))
+    return Confirmed(program, finding(), 10, 10, trace(finding(), finding(signature=OTHER)))
+
+
+HERE = World(prefill="triton", decode="torch_native")
+
+
+def has_extend(program: Program, run: int) -> bool:
+    return "extend" in kinds(program)
+
+
+def in_triton(program: Program, run: int) -> bool:
+    return has_extend(program, run) and program.world.prefill == "triton"
 
 
 def test_fault_of_one_half_is_shown_alone_with_another_in_the_other_half() -> None:
-    world = World(prefill="triton", decode="torch_native")
-    confirmed = alone(Paired(lambda *_: True, faulty=("triton", "flashinfer")), both_shown(world), FOREVER, PAIRS)
+    runner = Paired(has_extend, faulty=("triton", "flashinfer"))
+    confirmed = smallest(runner, both_shown(HERE), FOREVER, pairs=PAIRS)
     assert (confirmed.program.world.pair, confirmed.beside) == ("fa3:torch_native", ())
     assert (confirmed.shown, confirmed.runs) == (10, 10)
 
@@ -212,44 +225,31 @@ class Verified(FakeRunner):
 
 
 def test_fault_of_drafting_is_shown_alone_with_the_other_half_to_verify() -> None:
-    world = World(
-        prefill="torch_native",
-        decode="triton",
-        spec_algorithm="EAGLE",
-        spec_mode="decode",
-        spec_steps=2,
-        spec_topk=1,
-        spec_draft_tokens=3,
-    )
+    drafting = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 1, "spec_draft_tokens": 3}
+    world = World(prefill="torch_native", decode="triton", spec_mode="decode", **drafting)
     runner = Verified(lambda program, run: program.world.prefill == "fa3")  # that other half has no verify
-    confirmed = alone(runner, both_shown(world), FOREVER, ("triton:fa3", "fa3:triton"))
-    assert (confirmed.program.world.pair, confirmed.program.world.spec_mode, confirmed.beside) == (
-        "fa3:triton",
-        "prefill",
-        (),
-    )
+    moved = alone(runner, Program(world, ()), SIGNATURE, {OTHER}, FOREVER, ("triton:fa3", "fa3:triton")).world
+    assert (moved.pair, moved.spec_mode) == ("fa3:triton", "prefill")
 
 
 @pytest.mark.parametrize(
-    ("shows", "patience"),
-    [
-        (lambda program, run: program.world.prefill == "triton", FOREVER),  # it needs that half
-        (lambda program, run: bool(run % 2), FOREVER),  # less sure than what it came from
-        (lambda program, run: True, OVER),
-    ],
-    ids=["needed", "less sure", "no time"],
+    ("runner", "patience"),
+    [(Paired(in_triton), FOREVER), (Paired(has_extend), OVER)],
+    ids=["it needs that half", "no time"],
 )
-def test_program_stays_where_it_is_shown_no_better(shows: Callable[[Program, int], bool], patience: Patience) -> None:
-    before = both_shown(World(prefill="triton", decode="torch_native"))
-    runner = Paired(shows if patience is OVER else lambda program, run: shows(program, runner.runs))
-    assert alone(runner, before, patience, PAIRS) == before
+def test_program_stays_where_it_is_shown_no_better(runner: Paired, patience: Patience) -> None:
+    program = both_shown(HERE).program
+    assert alone(runner, program, SIGNATURE, {OTHER}, patience, PAIRS) == program
 
 
 def test_program_that_shows_its_fault_alone_stays_untried() -> None:
     runner = Paired(lambda *_: True)
-    before = Confirmed(PROGRAM, finding(), 10, 10, trace(finding()))
-    assert alone(runner, before, FOREVER, PAIRS) == before
-    assert runner.runs == 0
+    assert (alone(runner, PROGRAM, SIGNATURE, (), FOREVER, PAIRS), runner.runs) == (PROGRAM, 0)
+
+
+def test_program_that_is_less_sure_elsewhere_comes_back() -> None:
+    runner = Paired(lambda program, run: in_triton(program, run) or has_extend(program, run) and bool(runner.runs % 2))
+    assert smallest(runner, both_shown(HERE), FOREVER, pairs=PAIRS) == both_shown(HERE)
 
 
 def test_smaller_program_that_needs_a_used_process_is_given_up() -> None:
