@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_spec
+from stubs.ngram_tree import FILL_TOKEN
 
 
 def parents(verify_input: Any, request: int) -> list[int | None]:
@@ -31,6 +32,14 @@ def ancestors(parents: list[int | None]) -> torch.Tensor:
             mask[node, above] = True
             above, seen = parents[above], seen + 1
     return mask
+
+
+def fill(parents: list[int | None], tokens: list[int]) -> int:
+    """How many nodes at the end fill a corpus' tree up, by SGLang's own rule: under the root, and of token 0."""
+    count = 0
+    while count + 1 < len(parents) and (parents[-1 - count], tokens[-1 - count]) == (0, FILL_TOKEN):
+        count += 1
+    return count
 
 
 def deepest_path(parents: list[int | None]) -> list[int]:

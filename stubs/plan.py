@@ -19,7 +19,8 @@ class RowPlan:
     """One request's part of a step: its tokens are rows [start, start + count) of q; ``prefix`` KV rows come before.
 
     ``tree`` is the ancestor mask bool [count, count] of a verified tree (a node sees itself and its ancestors), or
-    None where the tokens are a causal run. ``copies`` are slots that hold the same as some of the prefix's; ``reach``
+    None where the tokens are a causal run; its last ``fill`` nodes are no drafts, but what fills its rows up (see
+    `stubs.ngram_tree`). ``copies`` are slots that hold the same as some of the prefix's; ``reach``
     is how many entries of the request's row the step works with, where they are more than prefix and count.
     """
 
@@ -28,6 +29,7 @@ class RowPlan:
     count: int
     prefix: int
     tree: torch.Tensor | None = None
+    fill: int = 0
     copies: tuple[int, ...] = ()
     reach: int = 0
 

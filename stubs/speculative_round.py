@@ -54,8 +54,7 @@ class SpeculativeRound:
         else:
             parents, forward_batch = verified.modelless_batch(server, batch, parts, self.generator)
         if world.is_tree:
-            ancestors = map(draft_tree.ancestors, parents)
-            parts = [replace(part, tree=mask) for part, mask in zip(parts, ancestors, strict=True)]
+            parts = self._with_trees(parts, parents, forward_batch.input_ids)
         mode = f"verify_{world.spec_shape}_{world.spec_mode}"
         yield self.planner.planned(mode, parts, forward_batch, graph=server.graphs.target)
         if server.draft is not None:
@@ -65,6 +64,16 @@ class SpeculativeRound:
                 self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
             self.accept(part, draft_tree.deepest_path(parent)[:accept])
+
+    def _with_trees(
+        self, parts: Sequence[RowPlan], parents: Sequence[list[int | None]], tokens: torch.Tensor
+    ) -> list[RowPlan]:
+        """``parts`` with who sees whom of their nodes; ``tokens`` int64 [parts * width] are what SGLang verifies."""
+        planned = []
+        for part, above, drafted in zip(parts, parents, tokens.view(len(parts), -1).tolist(), strict=True):
+            fill = 0 if self.world.has_draft_model else draft_tree.fill(above, drafted)
+            planned.append(replace(part, tree=draft_tree.ancestors(above), fill=fill))
+        return planned
 
     def _worker_batch(self, parts: Sequence[RowPlan], locations: torch.Tensor | None) -> Any:
         """The ScheduleBatch that a speculative worker is handed: of a decode, with host lengths only where asked for."""
@@ -125,7 +134,7 @@ class SpeculativeRound:
         predict = torch.arange(1, 1 + len(parts) * world.spec_draft_tokens, device=world.device) % VOCAB_SIZE
         batch = self._worker_batch(parts, self.planner.locations(parts))
         forward_batch = sglang_spec.draft_extend_forward_batch(batch, draft, world, counts, predict.clone(), graph)
-        causal = [replace(part, tree=None) for part in parts]
+        causal = [replace(part, tree=None, fill=0) for part in parts]
         plan = self.planner.planned("draft_extend", causal, forward_batch, on_draft=True, graph=graph)
         return replace(plan, input_ids=predict)
 

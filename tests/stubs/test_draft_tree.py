@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from stubs.draft_tree import ancestors, deepest_path, parents
+from stubs.draft_tree import ancestors, deepest_path, fill, parents
 
 
 def links(child: list[int], sibling: list[int]) -> Any:
@@ -38,6 +38,22 @@ def test_garbage_in_the_links_ends(child: list[int], sibling: list[int], found: 
 
 def test_node_sees_itself_and_itsancestors() -> None:
     assert ancestors([None, 0, 0, 2]).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("tree", "tokens", "count"),
+    [
+        ([None, 0, 1, 0, 0], [3, 7, 8, 0, 0], 2),
+        ([None, 0, 1, 0, 0], [0, 0, 8, 4, 0], 1),
+        ([None, 0, 1, 0, 1], [3, 7, 8, 0, 0], 0),
+        ([None, 0, 0], [0, 0, 0], 2),
+        ([None], [0], 0),
+    ],
+)
+def test_what_fills_up_are_the_last_nodes_under_the_root_of_token_0(
+    tree: list[int | None], tokens: list[int], count: int
+) -> None:
+    assert fill(tree, tokens) == count
 
 
 def test_ancestors_of_a_cycle_are_the_cycle() -> None:

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stubs.kernels.contract import ContractBreach
+from stubs.kernels.eagle_tree import verify_tree_greedy
 from stubs.kernels.ngram_tree import reconstruct_indices_from_tree_mask
 from stubs.ngram_tree import draw_drafts, draw_parents
 from stubs.speculation import ngram_depth
@@ -115,11 +116,12 @@ def test_a_path_of_half_the_rows_is_certain(width: int, least: int) -> None:
     assert min(deepest(parents) for parents in trees(width, 3)) == least
 
 
-def test_nodes_come_level_by_level_but_for_what_fills_up() -> None:
-    for parents in trees(8, 2):
-        while parents and parents[-1] == 0:
-            parents.pop()
-        assert parents == sorted(parents)
+def test_nodes_come_level_by_level() -> None:
+    assert all(parents == sorted(parents) for parents in trees(8, 2))
+
+
+def test_all_nodes_but_the_certain_ones_may_be_missing() -> None:
+    assert {len(parents) for parents in trees(6, 2)} == {3, 4, 5}
 
 
 def test_below_the_root_no_node_has_more_children_than_the_breadth() -> None:
@@ -136,3 +138,26 @@ def test_a_mask_says_who_is_above_whom() -> None:
     tokens, mask = draw_drafts(2, 2, 1, torch.Generator().manual_seed(0), vocab=5)
     assert (len(tokens), int(tokens.max()) < 5, mask.dtype) == (4, True, torch.uint8)
     assert mask.tolist() == [1, 0, 1, 1] * 2
+
+
+def test_missing_nodes_are_filled_up_by_children_of_the_root_of_token_0() -> None:
+    tokens, mask = draw_drafts(100, 6, 2, torch.Generator().manual_seed(0), vocab=9)
+    fills = 0
+    for drafted, square in zip(tokens.view(100, 6), mask.view(100, 6, 6), strict=True):
+        found = int((drafted > 0).sum())
+        fills += 6 - found
+        assert drafted[found:].tolist() == [0] * (6 - found)
+        assert torch.equal(square[found:, 1:], torch.eye(6, dtype=torch.uint8)[found:, 1:])
+        assert square[:, 0].tolist() == [1] * 6
+    assert fills > 50
+
+
+@pytest.mark.parametrize(("next_tokens", "accepted"), [([0, 7, 7, 6, 5, 5], [0, 3]), ([4, 0, 7, 6, 5, 5], [0, 1])])
+def test_what_fills_up_is_accepted_where_the_targets_next_token_is_0(
+    next_tokens: list[int], accepted: list[int]
+) -> None:
+    links = [torch.tensor([row]) for row in ([0, 1, 2, 3, 4, 5], [1, 2, -1, -1, -1, -1], [-1, 3, -1, 4, 5, -1])]
+    count, path = torch.zeros(1, dtype=torch.int32), torch.full((1, 6), -1, dtype=torch.int32)
+    drafted = torch.tensor([[3, 4, 8, 0, 0, 0]])
+    verify_tree_greedy(torch.zeros(6, dtype=torch.int32), path, count, drafted, *links, torch.tensor([next_tokens]))
+    assert path[0, : int(count) + 1].tolist() == accepted

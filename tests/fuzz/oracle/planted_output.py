@@ -31,7 +31,9 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 class Case:
     """One request with ``prefix`` committed tokens and ``count`` new ones; another request's rows come first in q."""
 
-    def __init__(self, prefix: int, count: int, *, tree: torch.Tensor | None = None, **world: Any) -> None:
+    def __init__(
+        self, prefix: int, count: int, *, tree: torch.Tensor | None = None, fill: int = 0, **world: Any
+    ) -> None:
         self.world = World(**{"num_heads": HEADS, "num_kv_heads": KV_HEADS, "head_dim": DIM, **world})
         dtype = getattr(torch, self.world.dtype)
         self.dim = self.world.head_dim
@@ -45,7 +47,7 @@ class Case:
         history = [History(*((2 * draw(n, KV_HEADS, self.dim, seed=seed)).to(dtype) for seed in (s, s + 1)))
                    for n, s in ((0, 4), (prefix, 6))]  # fmt: skip
         other, live = (SimpleNamespace(request_id=i, target=[history[i]], draft=[]) for i in range(2))
-        self.rows = (RowPlan(other, 0, self.before, 0), RowPlan(live, self.before, count, prefix, tree))  # type: ignore[arg-type]
+        self.rows = (RowPlan(other, 0, self.before, 0), RowPlan(live, self.before, count, prefix, tree, fill))  # type: ignore[arg-type]
         self.history = history[1]
         self.pool: Any = None
 

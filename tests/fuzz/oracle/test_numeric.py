@@ -145,6 +145,20 @@ def test_tree_attended_as_a_chain_is_named() -> None:
     assert signatures(case.judge(out)) == ["numeric/tree_mask_ignored/Leaf.forward_extend"]
 
 
+@pytest.mark.parametrize(
+    ("seen", "token", "is_fill"),
+    [
+        ("11000 11100 11010 11011", 3, True),
+        ("11000 11100 11110 11001", 2, False),
+        ("11000 11100 11110 11111", 2, False),
+    ],
+)
+def test_a_fault_of_what_fills_a_tree_up_alone_says_so(seen: str, token: int, is_fill: bool) -> None:
+    case = Case(1, 4, tree=mask("1000 1100 1010 1001"), fill=1)
+    (fault,) = case.judge(case.output(mask(seen)))
+    assert (f"its token {token} of 4" in fault.message, "only fills the tree up" in fault.message) == (True, is_fill)
+
+
 def test_decode_is_placed_at_the_method_that_serves_it() -> None:
     case = Case(3, 1)
     assert signatures(case.judge(case.output(mask("1101")))) == ["numeric/newest_prefix_key_unseen/Leaf.forward_decode"]
