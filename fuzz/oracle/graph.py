@@ -44,7 +44,7 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
             worst = (
                 f"layer {replayed.layer_index}: largest error {float(error[row]):.3g}, row {row} of {len(got)}",
                 beyond,
-                times_tolerance(got, wanted, tolerance),
+                f"{times_tolerance(got, wanted, tolerance):.3g}",
             )
     detail, _, times = worst
     if not detail:

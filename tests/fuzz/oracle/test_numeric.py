@@ -213,6 +213,28 @@ def test_evidence_says_how_much_nearer_it_is_to_what_the_wrong_rule_gives() -> N
     assert "times_nearer" not in faults[1].evidence
 
 
+@pytest.mark.parametrize(
+    ("cap", "times", "left", "kind"),
+    [
+        (200, 33, 0.0, "logit_cap_ignored"),
+        (200, 33, 0.2, "logit_cap_ignored"),
+        (200, 33, 0.7, "wrong_output"),  # within the tolerance, but not at rounding level: it may be by chance
+        (20, 3300, 0.7, "logit_cap_ignored"),
+        (20, 3300, 1.1, "wrong_output"),
+    ],
+)
+def test_what_is_wrong_by_little_is_named_by_a_rule_that_leaves_no_more_than_rounding(
+    cap: int, times: float, left: float, kind: str
+) -> None:
+    """Without its cap the output is some ``times`` its tolerance off, and ``left`` of it from what that gives."""
+    case = Case(3, 2, logit_cap=cap)
+    out = case.output(mask(CAUSAL)).double()
+    out[2, 0] += left * 1e-5 * (1 + out[2, 0].abs())
+    (fault,) = case.judge(out)
+    assert fault.signature.kind == kind
+    assert times / 2 < float(fault.evidence["times_tolerance"]) < times * 2
+
+
 @pytest.mark.parametrize("shape", [(4, 15), (3, 16), (64, 1)])
 def test_output_of_another_shape_is_a_fault_of_its_own(shape: tuple[int, int]) -> None:
     (fault,) = Case(3, 2).judge(torch.zeros(shape))
