@@ -144,6 +144,7 @@ class _Run:
             self._judge_strays(0, "start-up")
             self.scheduler = Scheduler(self.server, self.program.seed)
         except Exception as error:  # noqa: BLE001 - the boundary: what the target raises is data
+            self._judge_strays(0, "start-up")
             self._stop_at(judge(error, sglang.handed_in()), 0, "start-up", error)
 
     def close(self) -> None:
@@ -279,7 +280,7 @@ class _Run:
         """The step with one thing wrong in its input, on a fresh wrapper; what becomes of it is a thing apart."""
 
         def run(plan: StepPlan, taps: Sequence[Tap]) -> Sequence[Tap]:
-            with self.watch.over(view.plan):  # the rows of the uncorrupted step
+            with self.watch.over(view.plan, notes=False):  # the rows of the uncorrupted step
                 again: Sequence[Tap] = self.server.replay(plan, taps, self.server.rebuild_backend())
             self._synchronize()
             return again

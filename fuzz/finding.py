@@ -14,6 +14,9 @@ CUDA_FAULT = "cuda_fault"
 BREACH = "contract_breach"
 # Between the argument that a closed kernel's contract was broken by and the rule that was, where it has several.
 RULE = ":"
+# Evidence of a breach that was noted: the call was answered all the same, and so no number is wrong for it.
+ANSWERED = "answered"
+TITLE_MAX = 300  # characters of an exception's text
 # The oracle of steps whose input was corrupted on purpose; what it finds is told apart from faults on valid programs.
 CORRUPT = "corrupt"
 # Evidence of a finding about numbers: how many times its tolerance it was off.

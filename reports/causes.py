@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fuzz.confirm import TRIAL_RUNS
-from fuzz.finding import Signature
+from fuzz.finding import ANSWERED, Signature
 
 
 def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
@@ -15,8 +15,8 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
 
     A follows from B where A's saved program, which was made as small as it would go without any other fault than it had,
     still shows B, and B's oracle looks nearer to the cause. Of two by oracles that look alike, the one that shows by itself
-    is the cause of the one that does not; where neither does, the one found first. Only a guess: two faults that one program
-    cannot show apart look the same.
+    is the cause of the one that does not; where neither does, the one found first. From a breach of contract that was
+    answered all the same nothing follows. Only a guess: two faults that one program cannot show apart look the same.
     """
     names = findings["signature"].tolist()
     order = {
@@ -24,9 +24,12 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
         for name, seconds in zip(names, findings["first_seconds"], strict=True)
     }
     beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
+    answered = {name for name, told in zip(names, findings["evidence"], strict=True) if ANSWERED in told}
     made_small = set(findings["signature"][findings["runs"] > TRIAL_RUNS])
 
     def is_nearer(one: str, other: str) -> bool:
+        if one in answered:
+            return False
         if order[one][0] != order[other][0]:
             return order[one] < order[other]
         is_mutual = other in beside[one]

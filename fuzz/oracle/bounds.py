@@ -2,7 +2,7 @@
 
 Checks each unmasked lane of every interpreted Triton kernel, and on any device that the guards round pool buffers hold
 what they held. Does not see torch's own operations otherwise; closed kernels are judged by the contracts of their
-stand-ins, which raise and come to the contract oracle.
+stand-ins, which note a breach, or raise it and come to the contract oracle.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.finding import Signature
-from fuzz.oracle.view import Fault, StepView
+from fuzz.finding import ANSWERED, BREACH, RULE, TITLE_MAX, Signature
+from fuzz.oracle.view import Fault, StepView, Strays
 from stubs.guards import Guard
 from stubs.interpreter_log import Batch, RequestRows, SlotPolicy, Violation
+from stubs.kernels.contract import ContractBreach
 from stubs.kv_memory import KVBuffer, kv_memory
 from stubs.layer import layer_of
 from stubs.plan import RowPlan, StepPlan
@@ -23,13 +24,21 @@ from stubs.plan import RowPlan, StepPlan
 
 def kernels_in_bounds(view: StepView) -> list[Fault]:
     """What kernels did in this step, and in SGLang's preparing it."""
-    return out_of_bounds(view.violations, view.plan.mode)
+    return out_of_bounds(view.strays, view.plan.mode)
 
 
-def out_of_bounds(violations: Sequence[Violation], mode: str) -> list[Fault]:
+def out_of_bounds(strays: Strays, mode: str) -> list[Fault]:
     """One fault per kind, kernel and argument; the evidence is the first violation in full."""
     faults: dict[Signature, Fault] = {}
-    for violation in violations:
+    for breach in strays.breaches:
+        fault = Fault(
+            Signature("bounds", BREACH, place_of(breach)),
+            str(breach)[:TITLE_MAX],
+            f"{type(breach).__name__}: {breach}",
+            {"mode": mode, ANSWERED: "as it was told to, which the kernel would not do", "traceback": breach.stack},
+        )
+        faults.setdefault(fault.signature, fault)
+    for violation in strays.violations:
         signature = Signature("bounds", violation.kind, f"{violation.kernel}.{violation.argument}")
         if signature in faults:
             continue
@@ -39,6 +48,10 @@ def out_of_bounds(violations: Sequence[Violation], mode: str) -> list[Fault]:
             evidence["request"] = str(violation.request)
         faults[signature] = Fault(signature, title, str(violation), evidence)
     return list(faults.values())
+
+
+def place_of(breach: ContractBreach) -> str:
+    return f"{breach.function}.{breach.argument}{RULE if breach.rule else ''}{breach.rule}"
 
 
 def guards_intact(view: StepView) -> list[Fault]:

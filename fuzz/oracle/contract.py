@@ -14,7 +14,8 @@ import traceback
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from fuzz.finding import BREACH, CUDA_FAULT, RULE, Signature, Verdict
+from fuzz.finding import BREACH, CUDA_FAULT, TITLE_MAX, Signature, Verdict
+from fuzz.oracle.bounds import place_of
 from fuzz.oracle.device import broken_by
 from fuzz.oracle.lost import Lost, lost_in
 from fuzz.oracle.raised import (
@@ -189,8 +190,7 @@ def _is_stub(thing: object) -> bool:
 
 
 def _breach(root: ContractBreach) -> Judgement:
-    place = f"{root.function}.{root.argument}{RULE if root.rule else ''}{root.rule}"
-    return _judgement(Verdict.BUG, "bounds", BREACH, place, first_line(root), root)
+    return _judgement(Verdict.BUG, "bounds", BREACH, place_of(root), first_line(root), root)
 
 
 def assigns(cls: type, name: str) -> bool:
@@ -220,7 +220,7 @@ def _judgement(
     return Judgement(
         verdict,
         Signature(oracle, kind, place[:120]),
-        title[:300],
+        title[:TITLE_MAX],
         f"{type(root).__name__}: {first_line(root)}",
         evidence,
     )

@@ -15,7 +15,7 @@ from fuzz.oracle.bounds import guards_intact, out_of_bounds
 from fuzz.oracle.contract import Judgement, judge
 from fuzz.oracle.numeric import matches_reference
 from fuzz.oracle.state import kv_written_where_told, restore_kv
-from fuzz.oracle.view import Fault, StepView
+from fuzz.oracle.view import Fault, StepView, Strays
 from stubs.corrupted_step import NotApplicable, corrupt
 from stubs.corruption import CORRUPTIONS
 from stubs.interpreter_log import Violation
@@ -103,7 +103,7 @@ def _raised(name: str, error: Exception, violations: Sequence[Violation]) -> Out
 
 def _judged(view: StepView, name: str, taps: Sequence[Tap], violations: Sequence[Violation]) -> Outcome:
     """By the uncorrupted step's own truth."""
-    strays = out_of_bounds(violations, view.plan.mode)
+    strays = out_of_bounds(Strays(violations), view.plan.mode)
     if strays:
         return Outcome(name, CAUGHT, strays[0].title)
     for tap, clean in zip(taps, view.taps, strict=True):

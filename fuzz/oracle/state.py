@@ -74,7 +74,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
 
     Where a kernel wrote astray, or read between rows where to write, the bounds oracle has told of it: one fault, once.
     """
-    if any(violation.access != "load" or violation.kind == "hole" for violation in view.violations):
+    if any(violation.access != "load" or violation.kind == "hole" for violation in view.strays.violations):
         return []
     plan = view.plan
     slots = _locations(view)

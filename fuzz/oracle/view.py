@@ -11,6 +11,7 @@ import torch
 from fuzz.finding import Signature
 from fuzz.trace import family_of
 from stubs.interpreter_log import Violation
+from stubs.kernels.contract import ContractBreach
 from stubs.plan import StepPlan
 from stubs.tap import Tap
 from stubs.world import World
@@ -27,12 +28,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Strays:
+    """``violations`` are what the checked interpreter saw, ``breaches`` what stand-ins for closed kernels noted."""
+
+    violations: Sequence[Violation] = ()
+    breaches: Sequence[ContractBreach] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StepView:
     """One executed step. ``kv_before``: copies of every K and V buffer; ``inputs_before``: of what it may only read.
 
     ``backend`` is the wrapper that ran, ``leaf`` the backend under it that served this mode. ``rerun`` runs the same
-    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done. ``violations`` are what
-    the checked interpreter saw.
+    step on a fresh wrapper and returns (taps, wrapper), or is None where that cannot be done. ``strays`` are what went
+    wrong in kernels.
     """
 
     world: World
@@ -44,7 +53,7 @@ class StepView:
     backend: Any
     leaf: Any
     rerun: Callable[[], tuple[Sequence[Tap], Any]] | None = None
-    violations: Sequence[Violation] = ()
+    strays: Strays = Strays()
 
     @property
     def replayed(self) -> bool:

@@ -147,13 +147,13 @@ def _attend(
     rules = Rules(
         scale=launch.scale,
         causal=launch.causal and mask is None,
-        left=launch.window_left if geometry.has_window else -1,
+        left=launch.window_left,
         softcap=launch.softcap,
         sinks=launch.sinks,
         mask=mask,
     )
     if launch.window_left >= 0 and not geometry.has_window:
-        _check_window(kernel.function, launch.window_left, counts, lengths, rules)
+        _check_window(kernel.function, counts, lengths, rules)
     out = q.new_full((*q.shape[:2], values.shape[-1]), float("nan"))
     lse = torch.full((q.shape[1], q.shape[0]), float("nan"))
     attend(q, None, keys, values, schedule.queries[:-1], counts, lengths, rules, out, lse)
@@ -162,10 +162,10 @@ def _attend(
     return out, lse.T.contiguous() / math.log(2)
 
 
-def _check_window(function: str, window: int, counts: list[int], lengths: list[int], rules: Rules) -> None:
+def _check_window(function: str, counts: list[int], lengths: list[int], rules: Rules) -> None:
     """Compare what the queries see with and without a window that was not planned."""
     longest, width = max(counts, default=0), max(lengths, default=0)
     shape = torch.tensor(counts), torch.tensor(lengths), longest, width
     live = torch.arange(longest)[None, :, None] < torch.tensor(counts)[:, None, None]
-    free, limited = (visible(*shape, some) & live for some in (rules, replace(rules, left=window)))
-    contract.check_window(function, window, free, limited)
+    free, limited = (visible(*shape, some) & live for some in (replace(rules, left=-1), rules))
+    contract.check_window(function, rules.left, free, limited)

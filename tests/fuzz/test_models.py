@@ -9,7 +9,7 @@ import pytest
 
 from fuzz.cells import attempts
 from fuzz.finding import Verdict
-from fuzz.program import Decode, Extend, Finish, Program, Row
+from fuzz.program import Decode, Extend, Finish, Program, Row, Verify
 from stubs.latent_worlds import with_latent
 from stubs.world import World
 from tests.conftest import RealWorker
@@ -134,4 +134,28 @@ def test_a_temperature_that_a_backend_does_not_read_is_named(real_worker: RealWo
     program = golden("extend_decode", decode="fa3", num_kv_heads=2, num_heads=2, xai_temperature_len=2)
     assert signatures(real_worker("0.5.23").run(program, SECONDS)) == [
         "numeric/temperature_ignored/FlashAttentionBackend.forward_decode"
+    ]
+
+
+def test_a_soft_cap_that_was_not_planned_is_told_of_and_the_steps_go_on(real_worker: RealWorker) -> None:
+    ops = (Extend((Row(0, 5), Row(1, 3))), Decode((0, 1)), Decode((0,)))
+    world = World(prefill="triton", decode="flashinfer", logit_cap=30)
+    trace = real_worker("0.5.23").run(Program(world, ops), SECONDS)
+    verdicts = [(step.mode, step.verdict.value) for step in trace.steps]
+    assert verdicts == [("extend", "ok"), ("decode", "bug"), ("decode", "bug")]
+    assert signatures(trace) == ["bounds/contract_breach/BatchDecodeWithPagedKVCacheWrapper.logits_soft_cap"]
+
+
+def test_behind_a_window_that_was_not_planned_flashinfers_verify_attends_to_the_first_keys(
+    real_worker: RealWorker,
+) -> None:
+    drafts: dict[str, Any] = {"spec_algorithm": "EAGLE", "spec_steps": 1, "spec_topk": 1, "spec_draft_tokens": 2}
+    world = World(prefill="flashinfer", decode="torch_native", sliding_window=3, overlap=0, **drafts)
+    ops = (Extend((Row(0, 4),)), Verify((0,), (1,), draft_extend=0), Verify((0,), (1,), draft_extend=0))
+    trace = real_worker("0.5.23").run(Program(world, ops), SECONDS)
+    verdicts = [step.verdict.value for step in trace.steps if "verify" in step.mode]
+    assert verdicts == ["bug", "bug"]
+    assert signatures(trace) == [
+        "numeric/wrong_output/FlashInferAttnBackend.forward_extend",  # where the window hides no key of those
+        "bounds/contract_breach/BatchPrefillWithPagedKVCacheWrapper.window_left",
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.finding import ANSWERED
 from reports.causes import follows_of
 from reports.load import load_run
 from reports.morning import overview_table
@@ -18,8 +19,13 @@ STORED, NUMBER, OTHER = "state/kv_not_written/B.decode", "numeric/wrong_output/B
 THIRD = "numeric/wrong_shape/D.decode"
 
 
-def run(folder: Path, *told: tuple[str, list[str]], runs: tuple[int, int] = (10, 10)) -> Path:
-    """Findings, in the order in which they came, each with what its program shows beside."""
+def run(
+    folder: Path,
+    *told: tuple[str, list[str]],
+    runs: tuple[int, int] = (10, 10),
+    evidence: dict[str, str] | None = None,
+) -> Path:
+    """Findings, in the order in which they came, each with what its program shows beside; ``evidence`` is the breach's."""
     findings = [
         {
             **FINDING,
@@ -28,6 +34,7 @@ def run(folder: Path, *told: tuple[str, list[str]], runs: tuple[int, int] = (10,
             "beside": beside,
             "first_seconds": 20.0 + place,
             "reliability": list(runs),
+            "evidence": (evidence or {}) if name == BREACH else {},
         }
         for place, (name, beside) in enumerate(told)
     ]
@@ -53,6 +60,14 @@ def test_a_finding_follows_from_what_its_smallest_program_shows_too(
     tmp_path: Path, told: list[tuple[str, list[str]]], follows: list[str]
 ) -> None:
     assert follows_of(load_run(run(tmp_path, *told)).findings).tolist() == follows
+
+
+@pytest.mark.parametrize(("evidence", "follows"), [({}, [BREACH, ""]), ({ANSWERED: "as told"}, ["", ""])])
+def test_from_a_breach_that_was_answered_all_the_same_nothing_follows(
+    tmp_path: Path, evidence: dict[str, str], follows: list[str]
+) -> None:
+    folder = run(tmp_path, (NUMBER, [BREACH]), (BREACH, [NUMBER]), evidence=evidence)
+    assert follows_of(load_run(folder).findings).tolist() == follows
 
 
 def test_a_program_that_was_not_made_small_says_nothing_of_what_looks_alike(tmp_path: Path) -> None:

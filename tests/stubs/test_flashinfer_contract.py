@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stubs.kernels.contract import ContractBreach, StandInGap
+from stubs.kernels.contract import ContractBreach, StandInGap, noted_in
 from stubs.kernels.flashinfer_attention import merge_state
 from stubs.kernels.flashinfer_decode import BatchDecodeWithPagedKVCacheWrapper as Decode
 from stubs.kernels.flashinfer_prefill import BatchPrefillWithPagedKVCacheWrapper as Paged
@@ -73,6 +73,22 @@ def test_a_run_that_the_plan_does_not_cover_is_refused(
     wrapper = planned(**changes)
     with refused(PAGED, argument, request_at_fault):
         wrapper.forward(**{"q": Q, "paged_kv_cache": (K, V)} | run)
+
+
+@pytest.mark.parametrize(
+    ("argument", "run"),
+    [("window_left", {"window_left": 1}), ("logits_soft_cap", {"logits_soft_cap": 0.5})],
+)
+def test_a_run_asks_for_what_was_not_planned_and_is_answered_where_the_breach_is_noted(
+    argument: str, run: dict[str, Any]
+) -> None:
+    asked: dict[str, Any] = {"causal": True, "sm_scale": 0.25} | run
+    breaches: list[ContractBreach] = []
+    with noted_in(breaches):
+        out = planned().forward(Q, (K, V), **asked)
+    assert [(breach.function, breach.argument) for breach in breaches] == [(PAGED, argument)]
+    assert torch.equal(out, planned(**run).forward(Q, (K, V), **asked))
+    assert not torch.equal(out, planned().forward(Q, (K, V), causal=True, sm_scale=0.25))
 
 
 def test_a_window_that_hides_nothing_need_not_be_planned() -> None:

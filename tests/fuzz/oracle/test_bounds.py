@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fuzz.oracle.bounds import kernels_in_bounds, slot_policies
-from fuzz.oracle.view import Fault
+from fuzz.oracle.view import Fault, Strays
 from stubs.interpreter_log import Violation
+from stubs.kernels.contract import ContractBreach, note, noted_in
 from stubs.plan import RowPlan
 from stubs.world import World
 
@@ -74,12 +75,35 @@ def violation(kind: str = "row_read", access: str = "load", argument: str = "K_B
 
 
 def judged(*violations: Violation) -> list[Fault]:
-    view = SimpleNamespace(plan=SimpleNamespace(mode="decode"), violations=violations)
+    view = SimpleNamespace(plan=SimpleNamespace(mode="decode"), strays=Strays(violations))
     return kernels_in_bounds(view)  # type: ignore[arg-type]
 
 
 def test_no_violation_is_no_fault() -> None:
     assert judged() == []
+
+
+def test_a_breach_that_was_noted_is_a_fault_of_its_argument_once() -> None:
+    breaches: list[ContractBreach] = []
+    with noted_in(breaches):
+        note("Paged", "window_left", "is 4 but was not planned", request=1)
+        note("Paged", "window_left", "is 2 but was not planned", request=0)
+        note("Paged", "logits_soft_cap", "is 30", rule="planned")
+    view = SimpleNamespace(plan=SimpleNamespace(mode="decode"), strays=Strays((), breaches))
+    faults = kernels_in_bounds(view)  # type: ignore[arg-type]
+    assert [str(fault.signature) for fault in faults] == [
+        "bounds/contract_breach/Paged.window_left",
+        "bounds/contract_breach/Paged.logits_soft_cap:planned",
+    ]
+    assert faults[0].title == "Paged: window_left of request 1: is 4 but was not planned"
+    assert "test_a_breach_that_was_noted" in faults[0].evidence["traceback"]
+
+
+def test_a_breach_that_nobody_notes_is_raised() -> None:
+    with noted_in([]), noted_in(None), pytest.raises(ContractBreach):
+        note("Paged", "window_left", "is 4 but was not planned")
+    with pytest.raises(ContractBreach):
+        note("Paged", "window_left", "is 4 but was not planned")
 
 
 @pytest.mark.parametrize(

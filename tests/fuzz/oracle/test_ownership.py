@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fuzz.oracle.bounds import batch_of, guards_intact, kernels_in_bounds, slot_policies, table_policy
+from fuzz.oracle.view import Strays
 from stubs.guards import surround
 from stubs.interpreter_log import Violation
 from stubs.plan import RowPlan, StepPlan
@@ -69,7 +70,7 @@ def test_a_violation_of_a_known_request_names_it() -> None:
         offset_min=8, offset_max=8, extent=16, shape=(8, 2), stride=(2, 1), dtype="float32", lands_in="K of layer 0",
         row=4, request=11, file="kernel.py", line=7, text="tl.load(K_Buffer + offs)",
     )  # fmt: skip
-    view: Any = SimpleNamespace(plan=SimpleNamespace(mode="decode"), violations=(violation,))
+    view: Any = SimpleNamespace(plan=SimpleNamespace(mode="decode"), strays=Strays((violation,)))
     (fault,) = kernels_in_bounds(view)
     assert fault.title == "_fwd_kernel reads KV rows that its request may not read through K_Buffer"
     assert fault.evidence["request"] == "11"

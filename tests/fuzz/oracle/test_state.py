@@ -19,7 +19,7 @@ from fuzz.oracle.state import (
     serving_leaf,
     tokens_as_given,
 )
-from fuzz.oracle.view import StepView
+from fuzz.oracle.view import StepView, Strays
 from stubs.world import World
 from tests.fuzz.oracle.sound_step import DIM, HEADS, LAYERS, LOC, SLOTS, Case, Leaf, metadata, taps, told
 
@@ -135,7 +135,7 @@ def test_what_a_kernel_that_went_astray_did_to_kv_is_told_once(kind: str, access
     case.pool.k_buffer[0][4] = 5.0
     case.pool.k_buffer[0][2] = 1000.0
     violations: Any = (SimpleNamespace(kind=kind, access=access),)
-    found = kv_written_where_told(replace(case.view(), violations=violations))
+    found = kv_written_where_told(replace(case.view(), strays=Strays(violations)))
     assert [fault.signature.kind for fault in found] == faults
 
 
