@@ -1,6 +1,7 @@
 """SGLang's store of latent KV by the Triton kernel that a GPU has it from, not by the fallback of platforms without one.
 
-The fallback (0.5.22 on) picks rows by a mask, which reads the mask on the host: no graph could be captured over it.
+The fallback (0.5.22 on) picks rows by a mask, which reads the mask on the host: no graph could be captured over it. A GPU
+of SM90 or later has another kernel yet (0.5.12 on), in CUDA, which nothing here stands in for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from stubs.sglang import find, load
 
 STORE = "sglang.kernels.ops.kvcache.mla_buffer"
 WRITE = "_set_mla_kv_buffer_impl"
+# Kernels that run here in another's place -> where the other one runs: to be said with what they do wrong.
+IN_ANOTHERS_PLACE = {
+    "set_mla_kv_buffer_kernel": "from SM90 on SGLang (0.5.12 and later) stores by a CUDA kernel, set_mla_kv_buffer.cuh",
+}
 
 
 def store_by_triton() -> None:
@@ -24,7 +29,7 @@ def store_by_triton() -> None:
         return
     module: Any = load(STORE)
     setattr(module, WRITE, _with_triton(write))
-    module.is_arch_support_pdl = _no  # nothing overlaps here
+    module.is_arch_support_pdl = _no  # as below SM90: nothing overlaps here, and the CUDA kernel cannot be had
 
 
 def _with_triton(write: Callable[..., None]) -> Callable[..., None]:

@@ -20,6 +20,7 @@ from stubs.kernels.contract import ContractBreach
 from stubs.kv_memory import KVBuffer, kv_memory
 from stubs.layer import layer_of
 from stubs.plan import RowPlan, StepPlan
+from stubs.sglang_latent_store import IN_ANOTHERS_PLACE
 
 
 def kernels_in_bounds(view: StepView) -> list[Fault]:
@@ -46,6 +47,8 @@ def out_of_bounds(strays: Strays, mode: str) -> list[Fault]:
         evidence = {"mode": mode, "line": violation.text}
         if violation.request is not None:
             evidence["request"] = str(violation.request)
+        if violation.kernel in IN_ANOTHERS_PLACE:
+            evidence["elsewhere"] = IN_ANOTHERS_PLACE[violation.kernel]
         faults[signature] = Fault(signature, title, str(violation), evidence)
     return list(faults.values())
 

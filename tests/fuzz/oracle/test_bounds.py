@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,6 +123,11 @@ def test_violation_is_a_fault_in_words(kind: str, access: str, title: str) -> No
     (fault,) = judged(violation(kind, access))
     assert (str(fault.signature), fault.title) == (f"bounds/{kind}/_fwd_kernel.K_Buffer", title)
     assert fault.evidence == {"mode": "decode", "line": "tl.load(K_Buffer + offs)"}
+
+
+def test_a_kernel_that_runs_in_anothers_place_says_where_the_other_one_would() -> None:
+    (fault,) = judged(replace(violation("hole"), kernel="set_mla_kv_buffer_kernel"))
+    assert fault.evidence["elsewhere"].startswith("from SM90 on SGLang")
 
 
 def test_same_kind_kernel_and_argument_is_one_fault_shown_by_the_first() -> None:
