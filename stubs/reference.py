@@ -49,20 +49,25 @@ def attend(
     seen = visible(n, length, window, q.device, chunk=chunk) if mask is None else mask
     group = heads // kv_heads
     keys, values = (tensor.double().repeat_interleave(group, 1) for tensor in (k, v))
-    scores = torch.einsum("qhd,khd->hqk", q.double(), keys) * scale
-    if logit_cap > 0:
-        scores = logit_cap * torch.tanh(scores / logit_cap)
-    if temperature_len:
-        position = torch.arange(length - n, length, device=q.device).double()
-        heat = torch.where(position > temperature_len, position.clamp(min=1).log() / math.log(temperature_len), 1.0)
-        scores = scores * heat[:, None]
-    scores = scores.masked_fill(~seen, float("-inf"))
+    scores = _scores(q, keys, scale, logit_cap, temperature_len).masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat([scores, sinks.double().view(heads, 1, 1).expand(heads, n, 1)], -1)
     weights = torch.where(seen.any(-1)[:, None], scores.softmax(-1)[..., :length], 0.0)
     # A key that a query may not see can hold anything, inf included: 0 * inf must not reach the sum.
     values = torch.where(seen.any(0)[:, None, None], values, 0.0)
     return torch.einsum("hqk,khd->qhd", weights, values)
+
+
+def _scores(q: torch.Tensor, keys: torch.Tensor, scale: float, logit_cap: float, temperature_len: int) -> torch.Tensor:
+    """Scaled, capped and heated scores [heads, n, len], float64, of q [n, heads, d] over keys [len, heads, d]."""
+    scores = torch.einsum("qhd,khd->hqk", q.double(), keys) * scale
+    if logit_cap > 0:
+        scores = logit_cap * torch.tanh(scores / logit_cap)
+    if temperature_len:
+        position = torch.arange(len(keys) - len(q), len(keys), device=q.device).double()
+        heat = torch.where(position > temperature_len, position.clamp(min=1).log() / math.log(temperature_len), 1.0)
+        scores = scores * heat[:, None]
+    return scores
 
 
 def visible(
