@@ -192,21 +192,27 @@ def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
 
 def _left_by(view: StepView, row: _Compared, rule: Rule) -> float:
     """How many times its tolerance the row is off under ``rule``."""
+    return min(times_tolerance(row.got, given, row.tolerance) for given in _given_by(view, row, rule))
+
+
+def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tensor]:
+    """What ``rule`` may give the row, float64 [count, heads, dim]."""
     if view.world.wrapper != "tbo":
-        return times_tolerance(row.got, _expected(view, row.tap, row.row, rule), row.tolerance)
+        yield _expected(view, row.tap, row.row, rule)
+        return
     # A request may be split over both halves of the batch, one or both of which go wrong.
     is_right = _beyond(row.got, row.wanted, row.tolerance).flatten(1).amax(dim=1) <= 0
-    splits = (replace(rule, split=split) for split in range(row.row.count if rule.sees_future else 1))
-    ways = (torch.where(is_right[:, None, None], row.wanted, _expected(view, row.tap, row.row, way)) for way in splits)
-    return min(times_tolerance(row.got, way, row.tolerance) for way in ways)
+    for split in range(row.row.count if rule.sees_future else 1):
+        given = _expected(view, row.tap, row.row, replace(rule, split=split))
+        yield torch.where(is_right[:, None, None], row.wanted, given)
 
 
 def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
     """Evidence: how many times its tolerance the output is off, and how many times nearer to what ``rule`` gives."""
     found = {TIMES_TOLERANCE: f"{times_tolerance(worst.got, worst.wanted, worst.tolerance):.3g}"}
     if rule != Rule():
-        other = _expected(view, worst.tap, worst.row, rule)
-        error, residue = (float((worst.got - one).abs().max()) for one in (worst.wanted, other))
+        error = float((worst.got - worst.wanted).abs().max())
+        residue = min(float((worst.got - given).abs().max()) for given in _given_by(view, worst, rule))
         found[TIMES_NEARER] = f"{error / residue if residue else math.inf:.3g}"
     return found
 
