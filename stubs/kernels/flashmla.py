@@ -16,6 +16,7 @@ from stubs.kernels import flashmla_contract as contract
 from stubs.kernels.attention import Rules, attend
 from stubs.kernels.contract import ContractBreach, require, require_absent
 from stubs.kernels.door import closed_kernel
+from stubs.kernels.latent_contract import answer_dtype
 from stubs.kernels.trtllm_contract import check_counts
 
 METADATA = "get_mla_metadata"
@@ -41,9 +42,10 @@ def get_mla_metadata(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A schedule for a decode over ``cache_seqlens`` int32 [B]: int32 [parts, 8], and the splits so far, int32 [B + 1].
 
-    ``num_q_tokens_per_head_k`` are query rows times heads of one request. Raises ContractBreach.
+    ``num_q_tokens_per_head_k`` are query rows times heads of one request. Over dense KV in fp8 blocks are dealt out alike.
+    Raises ContractBreach.
     """
-    require_absent(METADATA, topk=topk, is_fp8_kvcache=is_fp8_kvcache or None)
+    require_absent(METADATA, topk=topk)
     require(num_heads_k == 1, METADATA, "num_heads_k", f"is {num_heads_k}, expected 1: all heads share a row")
     lengths = check_counts(METADATA, "cache_seqlens", cache_seqlens)
     rows = num_q_tokens_per_head_k
@@ -75,12 +77,15 @@ def flash_mla_with_kvcache(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absorbed attention of q [B, n, H, D], the last n positions, over rows [pages, 64, 1, D]: [B, n, H, Dv] and LSE.
 
-    ``block_table`` int32 [B, P] is walked by its row stride; LSE is [B, H, n], natural. Raises ContractBreach.
+    ``block_table`` int32 [B, P] is walked by its row stride; LSE is [B, H, n], natural. Of e4m3 q and rows are worth what
+    ``descale_q`` and ``descale_k`` [1] times make of them, and the answer is in bfloat16. Raises ContractBreach.
     """
-    given = {"descale_q": descale_q, "descale_k": descale_k, "indices": indices}
-    require_absent(DECODE, is_fp8_kvcache=is_fp8_kvcache or None, **given, **options)
+    is_narrow = q.dtype.itemsize == 1
+    sparse = {"indices": indices, "is_fp8_kvcache": (is_fp8_kvcache and not is_narrow) or None}
+    require_absent(DECODE, **sparse, **options)
     schedule, splits = _scheduled(tile_scheduler_metadata, num_splits)
     contract.check_cache(DECODE, q, k_cache, head_dim_v)
+    of_q, of_k = contract.check_descales(DECODE, q, descale_q, descale_k)
     lengths = check_counts(DECODE, "cache_seqlens", cache_seqlens)
     batch, rows, heads, width = q.shape
     held = len(lengths)
@@ -90,11 +95,12 @@ def flash_mla_with_kvcache(
         contract.check_causal(DECODE, rows, lengths)
     table = contract.check_table(DECODE, block_table, lengths, len(k_cache))
     keys = k_cache[table].flatten(1, 2)
-    answer = torch.full((batch * rows, heads, head_dim_v), float("nan"), dtype=q.dtype)
+    answer = torch.full((batch * rows, heads, head_dim_v), float("nan"))
     lse = torch.full((heads, batch * rows), float("nan"))
-    rules, starts = Rules(scale=softmax_scale or width**-0.5, causal=causal), list(range(0, batch * rows, rows))
-    counts = [rows] * batch
+    rules = Rules(scale=(softmax_scale or width**-0.5) * of_q * of_k, causal=causal)
+    counts, starts = [rows] * batch, list(range(0, batch * rows, rows))
     attend(q.flatten(0, 1), None, keys, keys[..., :head_dim_v], starts, counts, lengths, rules, answer, lse)
+    answer = (answer * of_k).to(answer_dtype(q.dtype))
     return answer.view(batch, rows, heads, head_dim_v), lse.view(heads, batch, rows).transpose(0, 1).contiguous()
 
 

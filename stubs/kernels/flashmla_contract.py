@@ -6,6 +6,7 @@ import torch
 
 from stubs.kernels import trtllm_contract
 from stubs.kernels.contract import ContractBreach, require
+from stubs.kernels.latent_contract import check_narrow
 
 PAGE = 64  # tokens, also of a block of keys
 CORES = 132  # multiprocessors of a Hopper, which share the blocks
@@ -49,12 +50,30 @@ def check_cache(function: str, q: torch.Tensor, cache: torch.Tensor, head_dim_v:
     fits = cache.dim() == 4 and shape[2:] == (1, width)
     require(fits, function, "k_cache", f"{shape}, expected [pages, {PAGE}, 1, {width}]", rule="shape")
     require(shape[1] == PAGE, function, "k_cache", f"has pages of {shape[1]}, expected {PAGE}", rule="page")
+    check_narrow(function, "q", q)
     require(cache.dtype == q.dtype, function, "k_cache", f"is {cache.dtype}, q is {q.dtype}", rule="dtype")
     for name, tensor in (("q", q), ("k_cache", cache)):
         require(
             tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride"
         )
     require(0 < head_dim_v <= width, function, "head_dim_v", f"is {head_dim_v}, expected 1..{width}")
+
+
+def check_descales(
+    function: str, q: torch.Tensor, descale_q: torch.Tensor | None, descale_k: torch.Tensor | None
+) -> tuple[float, float]:
+    """What a q and a row of KV are worth in all: float32 [1] each, there for fp8 and for nothing else; else 1."""
+    is_narrow, found = q.dtype.itemsize == 1, []
+    for name, descale in (("descale_q", descale_q), ("descale_k", descale_k)):
+        if descale is None:
+            require(not is_narrow, function, name, f"is not there, q is {q.dtype}", rule="missing")
+            found.append(1.0)
+            continue
+        require(is_narrow, function, name, f"is there, q is {q.dtype}", rule="given")
+        fits = tuple(descale.shape) == (1,) and descale.dtype == torch.float32
+        require(fits, function, name, f"{tuple(descale.shape)} of {descale.dtype}, expected (1,) of torch.float32")
+        found.append(float(descale))
+    return found[0], found[1]
 
 
 def check_schedule(function: str, schedule: torch.Tensor, splits: torch.Tensor, lengths: list[int], rows: int) -> None:

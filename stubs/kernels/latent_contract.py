@@ -31,6 +31,17 @@ def check_rows(
     )
 
 
+def check_narrow(function: str, argument: str, tensor: torch.Tensor) -> None:
+    """Of fp8 the kernels for latent attention are built for e4m3 alone."""
+    wrong = tensor.dtype.itemsize == 1 and tensor.dtype != torch.float8_e4m3fn
+    require(not wrong, function, argument, f"is {tensor.dtype}; of fp8 the kernel takes e4m3 alone", rule="dtype")
+
+
+def answer_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What a kernel answers queries of ``dtype`` in: those of fp8 in bfloat16."""
+    return torch.bfloat16 if dtype.itemsize == 1 else dtype
+
+
 def check_output(function: str, out: torch.Tensor | None, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     """What the answer goes to: ``out`` where it is given and fits, else memory of nobody, NaN."""
     if out is None:

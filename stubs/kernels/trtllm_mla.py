@@ -20,6 +20,7 @@ from stubs.kernels.contract import StandInGap, require, require_absent
 from stubs.kernels.door import closed_kernel
 from stubs.kernels.flashinfer_attention import Answer
 from stubs.kernels.flashinfer_contract import check_indptr, lengths_of
+from stubs.kernels.latent_contract import answer_dtype
 
 DECODE = "trtllm_batch_decode_with_kv_cache_mla"
 RAGGED = "trtllm_ragged_attention_deepseek"
@@ -52,8 +53,10 @@ def trtllm_batch_decode_with_kv_cache_mla(
 ) -> torch.Tensor | Answer:
     """Causal absorbed attention: query [B, n, H, latent + rotary], the last n positions, over [pages, page, the same].
 
-    ``block_tables`` int32 [B, P], ``seq_lens`` int32 [B] with the rows' own keys. The answer is [B, n, H, latent], its
-    LSE [B * n, H] in base 2, natural of cute-dsl. Raises ContractBreach, and StandInGap for what SGLang uses over several GPUs alone.
+    ``block_tables`` int32 [B, P], ``seq_lens`` int32 [B] with the rows' own keys. The answer is [B, n, H, latent], in
+    bfloat16 where query and cache are e4m3; what those are scaled by is in ``bmm1_scale`` (of query times key) and
+    ``bmm2_scale`` (of the value). Its LSE is [B * n, H] in base 2, natural of cute-dsl. Raises ContractBreach, and StandInGap
+    for what SGLang uses over several GPUs alone.
     """
     given = {"sparse_mla_top_k": sparse_mla_top_k or None, "enable_dcp": enable_dcp or None, "out": out}
     require_absent(DECODE, sinks=sinks, skip_softmax=skip_softmax_threshold_scale_factor, **given, **options)
@@ -75,7 +78,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     lse = torch.full((heads, batch * rows), float("nan"))
     rules, starts = Rules(scale=float(bmm1_scale), causal=True), list(range(0, batch * rows, rows))
     attend(query.flatten(0, 1), None, keys, keys[..., :kv_lora_rank], starts, counts, lengths, rules, answer, lse)
-    answer = (answer * float(bmm2_scale)).to(query.dtype).view(batch, rows, heads, kv_lora_rank)
+    answer = (answer * float(bmm2_scale)).to(answer_dtype(query.dtype)).view(batch, rows, heads, kv_lora_rank)
     base = 1.0 if backend == "cute-dsl" else math.log(2)
     return (answer, lse.T.contiguous() / base) if return_lse else answer
 
@@ -106,8 +109,9 @@ def trtllm_ragged_attention_deepseek(
 ) -> torch.Tensor | Answer:
     """Attention of packed query [T, H, D] over packed key [S, H, D] and value [S, H, Dv], as both ``cum_seq_lens`` say.
 
-    Both are int32 [B + 1]; ``seq_lens`` [B] are the keys of each request. The answer is [T, H, Dv], its LSE [T, H] in
-    base 2; rows of a request without keys are whatever the memory held: NaN. Raises ContractBreach.
+    Both are int32 [B + 1]; ``seq_lens`` [B] are the keys of each request. The answer is [T, H, Dv], in bfloat16 where the
+    others are e4m3, its LSE [T, H] in base 2; rows of a request without keys are whatever the memory held: NaN. Raises
+    ContractBreach.
     """
     require_absent(RAGGED, sinks=attention_sinks, skip_softmax=skip_softmax_threshold_scale_factor, **options)
     if window_left >= 0:
@@ -122,7 +126,10 @@ def trtllm_ragged_attention_deepseek(
     latent.check_packed(RAGGED, query, key, value, queries[-1], keys[-1])
     if is_causal:
         contract.check_causal(RAGGED, counts, lengths)
-    result = contract.check_output(RAGGED, query, value.shape[-1], out, None)
+    latent.check_wide(RAGGED, out)
+    result = contract.check_output(
+        RAGGED, query, value.shape[-1], out, answer_dtype(query.dtype) if out is None else None
+    )
     places = torch.tensor(keys[:-1], dtype=torch.int64)[:, None] + torch.arange(max(lengths, default=0))[None]
     places = places.clamp(max=max(key.shape[0] - 1, 0))  # past a request's end: masked, only has to exist
     answer = torch.full(result.shape, float("nan"))

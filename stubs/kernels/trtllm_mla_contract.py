@@ -5,15 +5,19 @@ from __future__ import annotations
 import torch
 
 from stubs.kernels.contract import ContractBreach, require
-from stubs.kernels.latent_contract import check_rows
+from stubs.kernels.latent_contract import check_narrow, check_rows
 
 PAGE_SIZES = (32, 64)
 BLOCK_TOKENS = 128  # of the table that one block of threads looks at
 
 
 def check_cache(function: str, query: torch.Tensor, cache: torch.Tensor, width: int) -> torch.Tensor:
-    """``query`` [B, n, heads, width] over ``cache`` [pages, page, width], with a dimension of 1 behind the pages or not."""
+    """``query`` [B, n, heads, width] over ``cache`` [pages, page, width], with a dimension of 1 behind the pages or not.
+
+    Both are of one dtype: e4m3 where KV is.
+    """
     shape = tuple(query.shape)
+    check_narrow(function, "query", query)
     fits = query.dim() == 4 and shape[3] == width
     require(fits, function, "query", f"{shape}, expected [requests, rows, heads, {width}]", rule="shape")
     require(query.stride(-1) == 1, function, "query", f"has last stride {query.stride(-1)}, expected 1", rule="stride")
@@ -66,8 +70,9 @@ def check_longest(function: str, argument: str, most: int, lengths: list[int]) -
 def check_packed(
     function: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, queries: int, keys: int
 ) -> None:
-    """``query`` [queries, heads, D], ``key`` [keys, heads, D] and ``value`` [keys, heads, Dv], a head each."""
+    """``query`` [queries, heads, D], ``key`` [keys, heads, D] and ``value`` [keys, heads, Dv], a head each, of one dtype."""
     shape = tuple(query.shape)
+    check_narrow(function, "query", query)
     require(query.dim() == 3, function, "query", f"{shape}, expected [rows, heads, head dim]", rule="shape")
     heads, width = shape[1:]
     for name, tensor, rows in (("query", query, queries), ("key", key, keys), ("value", value, keys)):
@@ -80,3 +85,9 @@ def check_packed(
             tensor.stride(-1) == 1, function, name, f"has last stride {tensor.stride(-1)}, expected 1", rule="stride"
         )
         require(tensor.dtype == query.dtype, function, name, f"is {tensor.dtype}, query is {query.dtype}", rule="dtype")
+
+
+def check_wide(function: str, out: torch.Tensor | None) -> None:
+    """An answer to queries of fp8 is no fp8."""
+    narrow = out is not None and out.dtype.itemsize == 1
+    require(not narrow, function, "out", "is of fp8, which the kernel does not write", rule="dtype")

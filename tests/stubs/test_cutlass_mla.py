@@ -54,6 +54,7 @@ BREACHES = [
     ("kv_c_and_k_pe_cache", {"kv_c_and_k_pe_cache": drawn(6, 128, 13)}, None),
     ("kv_c_and_k_pe_cache", {"kv_c_and_k_pe_cache": drawn(6, 48, 12)}, None),
     ("kv_c_and_k_pe_cache", {"kv_c_and_k_pe_cache": ROWS.half()}, None),
+    ("kv_c_and_k_pe_cache", {"kv_c_and_k_pe_cache": ROWS.to(torch.float8_e4m3fn)}, None),
     ("seq_lens", {"seq_lens": torch.tensor([3, 130])}, None),
     ("seq_lens", {"seq_lens": ints(3)}, None),
     ("seq_lens", {"seq_lens": ints(-3, 130)}, 0),

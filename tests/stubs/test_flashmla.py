@@ -69,6 +69,54 @@ def test_lse_is_natural_a_head_after_the_other() -> None:
     assert lse[:, 0].exp().round(decimals=2).tolist() == [[2.0, 3.0], [69.0, 70.0]]
 
 
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+TWO, HALF = torch.tensor([2.0]), torch.tensor([0.5])
+
+
+def narrow(**changes: Any) -> dict[str, Any]:
+    """The same call over rows in fp8: a query is worth twice what it holds, a row half."""
+    given = call()
+    fp8 = {"q": given["q"].to(E4M3), "k_cache": ROWS.to(E4M3), "descale_q": TWO, "descale_k": HALF}
+    return given | fp8 | changes
+
+
+def test_a_decode_over_fp8_is_of_what_query_and_rows_are_worth() -> None:
+    given = narrow()
+    out, _ = flash_mla_with_kvcache(**given)
+    assert out.dtype == torch.bfloat16
+    keys, q = given["k_cache"][5, :3].float() / 2, 2 * given["q"][0].float()
+    assert torch.allclose(out[0].double(), attend(q, keys, keys[..., :8], scale=0.25), atol=1e-2, rtol=1e-2)
+
+
+def test_a_schedule_for_fp8_deals_out_the_same_blocks() -> None:
+    schedule, splits = get_mla_metadata(LENGTHS, 8, 1, is_fp8_kvcache=True)
+    assert torch.equal(schedule, SCHEDULE)
+    assert torch.equal(splits, SPLITS)
+
+
+def test_the_wheel_says_of_fp8_that_it_is() -> None:
+    out, _ = flash_mla_with_kvcache(**narrow(is_fp8_kvcache=True))
+    assert torch.equal(out, flash_mla_with_kvcache(**narrow())[0])
+
+
+FP8_BREACHES = [
+    ("descale_q", {"descale_q": None}),
+    ("descale_k", {"descale_k": None}),
+    ("descale_q", {"descale_q": torch.tensor(2.0)}),
+    ("descale_k", {"descale_k": torch.ones(1, dtype=torch.bfloat16)}),
+    ("descale_q", {"q": call()["q"], "k_cache": ROWS}),
+    ("k_cache", {"k_cache": ROWS.to(E5M2)}),
+    ("k_cache", {"q": call()["q"].bfloat16()}),
+    ("q", {"q": call()["q"].to(E5M2), "k_cache": ROWS.to(E5M2)}),
+]
+
+
+@pytest.mark.parametrize(("argument", "changes"), FP8_BREACHES)
+def test_a_decode_over_fp8_outside_the_contract_is_refused(argument: str, changes: dict[str, Any]) -> None:
+    with refused(DECODE, argument):
+        flash_mla_with_kvcache(**narrow(**changes))
+
+
 def test_the_table_is_walked_by_its_stride_however_narrow_the_view() -> None:
     assert torch.equal(flash_mla_with_kvcache(**call(block_table=TABLE[:, :1]))[0], flash_mla_with_kvcache(**call())[0])
 
@@ -145,8 +193,10 @@ def test_a_decode_outside_the_contract_is_refused(
         flash_mla_with_kvcache(**call(**changes))
 
 
-def test_what_sglang_uses_for_sparse_or_narrow_kv_is_not_there() -> None:
+def test_what_sglang_uses_for_sparse_kv_is_not_there() -> None:
     with pytest.raises(StandInGap, match="indices"):
         flash_mla_with_kvcache(**call(indices=ints(0)))
+    with pytest.raises(StandInGap, match="is_fp8_kvcache"):
+        flash_mla_with_kvcache(**call(is_fp8_kvcache=True))
     with pytest.raises(StandInGap, match="topk"):
         get_mla_metadata(LENGTHS, 8, 1, topk=4)

@@ -68,6 +68,39 @@ def test_values_are_scaled_by_the_second_scale() -> None:
     assert close(decode(bmm2_scale=2.0), 2 * decode().double())
 
 
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def near(got: Any, wanted: Any) -> bool:
+    """As near as bfloat16 is."""
+    return bool(torch.allclose(got.double(), wanted, atol=1e-2, rtol=1e-2))
+
+
+def test_a_decode_over_fp8_is_of_what_the_rounded_rows_hold() -> None:
+    query, rows = decode_call()["query"].to(E4M3), ROWS.to(E4M3)
+    out = decode(query=query, kv_cache=rows)
+    assert out.dtype == torch.bfloat16
+    keys = rows[5, :3, None].float()
+    assert near(out[0], attend(query[0].float(), keys, keys[..., :8], scale=0.25))
+
+
+def test_scales_of_fp8_are_the_callers_to_multiply_in() -> None:
+    """Of rows that are worth twice what they hold: twice the first scale, and a second one of two."""
+    query, rows = decode_call()["query"].to(E4M3), (ROWS / 2).to(E4M3)
+    out = decode(query=query, kv_cache=rows, bmm1_scale=0.5, bmm2_scale=2.0)
+    keys = 2 * rows[5, :3, None].float()
+    assert near(out[0], attend(query[0].float(), keys, keys[..., :8], scale=0.25))
+
+
+def test_a_ragged_prefill_of_fp8_answers_in_16_bits() -> None:
+    narrow = {name: ragged_call()[name].to(E4M3) for name in ("query", "key", "value")}
+    query, key, value = (one.float() for one in narrow.values())
+    for out in (ragged(**narrow), ragged(**narrow, out=torch.zeros(4, 4, 5, dtype=torch.bfloat16))):
+        assert out.dtype == torch.bfloat16
+        assert near(out[:1], attend(query[:1], key[:2], value[:2], scale=0.25))
+        assert near(out[1:], attend(query[1:], key[2:], value[2:], scale=0.25))
+
+
 def test_lse_of_a_decode_is_of_base_2_a_row_after_the_other() -> None:
     query = torch.zeros(2, 2, 4, 12)
     _, lse = decode(query=query, return_lse=True)
@@ -121,6 +154,9 @@ DECODE_BREACHES = [
     ("kv_cache", {"kv_cache": drawn(6, 32, 13)}, None),
     ("kv_cache", {"kv_cache": ROWS.half()}, None),
     ("kv_cache", {"kv_cache": drawn(6, 12, 32).transpose(1, 2)}, None),
+    ("kv_cache", {"kv_cache": ROWS.to(E4M3)}, None),
+    ("kv_cache", {"query": drawn(2, 2, 4, 12).to(E4M3)}, None),
+    ("query", {"query": drawn(2, 2, 4, 12).to(E5M2), "kv_cache": ROWS.to(E5M2)}, None),
     ("workspace_buffer", {"workspace_buffer": torch.zeros(4)}, None),
     ("workspace_buffer", {"workspace_buffer": torch.zeros(0, dtype=torch.uint8)}, None),
     ("seq_lens", {"seq_lens": torch.tensor([3, 35])}, None),
@@ -172,6 +208,13 @@ RAGGED_BREACHES = [
     ("max_q_len", {"max_q_len": 2}, 1),
     ("max_kv_len", {"max_kv_len": 3}, 1),
     ("out", {"out": torch.zeros(4, 4, 6)}, None),
+    ("key", {"query": drawn(4, 4, 6).to(E4M3)}, None),
+    ("query", {name: ragged_call()[name].to(E5M2) for name in ("query", "key", "value")}, None),
+    (
+        "out",
+        {**{name: ragged_call()[name].to(E4M3) for name in ("query", "key", "value")}, "out": drawn(4, 4, 5).to(E4M3)},
+        None,
+    ),
 ]
 
 
