@@ -12,6 +12,7 @@ import torch
 
 from stubs import sglang_dense, sglang_latent
 from stubs.latent_worlds import UNABSORBED
+from stubs.rotary import Rotary, rotary_of
 from stubs.world import World
 
 SPREAD = 2.0  # logits are drawn about so wide: sinks of either sign then take much of some rows and little of others
@@ -42,13 +43,14 @@ class SpentAttention:
 class LatentAttention:
     """DeepSeek's attention. Absorbed: queries over latent and rotary key, handed in joined, or apart to some backends.
 
-    ``dense`` attends without absorption, where the model does so. Source: ``forward_absorb_core`` of SGLang's
-    models/deepseek_common.
+    ``dense`` attends without absorption, where the model does so. ``rotary``: over KV in fp8 some backends rotate, whose
+    parts are handed in as they are before. Source: ``forward_absorb_core`` of SGLang's models/deepseek_common.
     """
 
     layer: Any
     world: World
     dense: Any = None
+    rotary: Rotary | None = None
 
     def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward_batch: Any, **kwargs: Any) -> Any:
         world, latent = self.world, self.world.kv_lora_rank
@@ -59,8 +61,16 @@ class LatentAttention:
         k, v = k.unsqueeze(1), v.unsqueeze(1)
         if not sglang_latent.takes_parts(world, forward_batch):
             return self.layer(q, k, v, forward_batch, **kwargs)
-        rope = {"q_rope": q[..., latent:], "k_rope": k[..., latent:]}
+        rope = self._unturned(q[..., latent:], k[..., latent:], forward_batch)
         return self.layer(q[..., :latent], v, v, forward_batch, **rope, **kwargs)
+
+    def _unturned(self, q: torch.Tensor, k: torch.Tensor, forward_batch: Any) -> dict[str, Any]:
+        """The rotary parts as the backend is to get them, and what it turns them by, if it does."""
+        rotary = self.rotary
+        if rotary is None or not sglang_latent.fuses_rope(self.world, rotary, forward_batch):
+            return {"q_rope": q, "k_rope": k}
+        back = {name: rotary.back(forward_batch.positions, part) for name, part in (("q_rope", q), ("k_rope", k))}
+        return {**back, "cos_sin_cache": rotary.cos_sin_cache, "is_neox": rotary.is_neox_style}
 
 
 def sinks_of(world: World, layer: int) -> torch.Tensor:
@@ -76,7 +86,8 @@ def sinks_of(world: World, layer: int) -> torch.Tensor:
 def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
     """The model's attention layers as it calls them; drafts are Llamas, which have no sinks."""
     if world.kv_lora_rank:
-        layers = [LatentAttention(layer, world, _dense(world, index)) for index, layer in enumerate(layers)]
+        rotary = rotary_of(world)
+        layers = [LatentAttention(layer, world, _dense(world, index), rotary) for index, layer in enumerate(layers)]
     if world.kv_scale:
         layers = [SpentAttention(layer) for layer in layers]
     if world.sinks and not is_draft:

@@ -14,6 +14,7 @@ import torch
 from stubs.latent_worlds import UNABSORBED
 from stubs.layer import layer_of
 from stubs.refusal import Refused
+from stubs.rotary import rotary_of
 from stubs.sglang import find, load
 from stubs.sglang_latent import serving
 from stubs.world import World
@@ -65,7 +66,7 @@ def dense_attention(world: World, layer: Any) -> Any:
         "dcp_size": 1,
         "use_dsa": False,
         "use_nsa": False,  # so named up to 0.5.12
-        "rotary_emb": None,  # keys and queries are drawn as they are after it
+        "rotary_emb": rotary_of(world),  # without one keys and queries go in as they are after it
         "flashinfer_mla_disable_ragged": False,
         "current_attention_backend": world.prefill,
         "q_proj": lambda hidden: (hidden[0], None),
@@ -119,4 +120,8 @@ def attend_densely(attention: Any, names: tuple[str, str], q: torch.Tensor, rows
     if attention.attn_mha.layer_id == 0:
         _forget(batch)
     prepare, core = (getattr(attention, name) for name in names)
-    return core(*prepare(batch.positions, (q.clone(), rows.clone()), batch, None))
+    q, rows, rotary = q.clone(), rows.clone(), getattr(attention, "rotary_emb", None)
+    if rotary is not None:
+        for part in (q[..., attention.kv_lora_rank :], rows[:, None, attention.kv_lora_rank :]):
+            part.copy_(rotary.back(batch.positions, part))
+    return core(*prepare(batch.positions, (q, rows), batch, None))

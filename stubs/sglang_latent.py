@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from stubs.refusal import Refused
+from stubs.rotary import Rotary
 from stubs.sglang import find, kv_torch_dtype, load
 from stubs.world import World
 
@@ -93,4 +95,28 @@ def serving(world: World, mode: Any) -> str:
 LISTS = (
     "sglang.srt.models.deepseek_common.utils:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",
     "sglang.srt.models.deepseek_v2:FORWARD_ABSORB_CORE_ATTENTION_BACKENDS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsorbedAttention:
+    """What SGLang reads off DeepSeek's attention to choose whether a backend applies rotary positions."""
+
+    current_attention_backend: str
+    rotary_emb: Rotary | None
+
+
+def fuses_rope(world: World, rotary: Rotary, forward_batch: Any) -> bool:
+    """Whether the model leaves the rotation to the backend, which then turns and quantises at once: SGLang's own choice."""
+    asked = getattr(find(*FUSING), FUSES, None)
+    if asked is None:
+        raise Refused(f"this release's DeepSeek does not say by {FUSES} whether its backend rotates")
+    attention = AbsorbedAttention(serving(world, forward_batch.forward_mode), rotary)
+    return bool(asked(attention, forward_batch))
+
+
+FUSES = "_fuse_rope_for_trtllm_mla"
+FUSING = (
+    "sglang.srt.models.deepseek_common.attention_forward_methods.forward_mla:DeepseekMLAForwardMixin",
+    "sglang.srt.models.deepseek_v2:DeepseekV2AttentionMLA",
 )

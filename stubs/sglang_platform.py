@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from stubs.imports import HOPPER, HOPPER_CORES
-from stubs.kernels import zero_kv
+from stubs.kernels import fp8_quantise, zero_kv
 from stubs.sglang_flashinfer import prepare_flashinfer
 from stubs.sglang_latent_store import store_by_triton
 from stubs.sglang_modules import present
@@ -89,6 +89,17 @@ def _answers() -> tuple[_Answer, ...]:
                 "sglang.srt.layers.attention.trtllm_mla_backend",
             ),
         ),
+        _Answer(
+            "sgl_per_tensor_quant_fp8",  # the same, from sgl_kernel before
+            fp8_quantise.per_tensor_quant_fp8,
+            (
+                "sglang.kernels.ops.quantization.fp8_kernel",  # from 0.5.16 on
+                "sglang.srt.layers.quantization.fp8_kernel",
+            ),
+            is_new=True,
+        ),
+        # Launches that overlap are none that the interpreter has.
+        _Answer("is_arch_support_pdl", _no, ("sglang.srt.layers.attention.cutedsl_mla_backend",)),
     )
 
 
@@ -114,3 +125,7 @@ def _core_count(device_id: int = 0) -> int:
 
 def _yes(device: object = None) -> bool:
     return True
+
+
+def _no() -> bool:
+    return False

@@ -29,7 +29,7 @@ class World:
     ``radix_cache`` 0: no prefix cache, so that requests give back window slots of their prompt too.
     ``v_head_dim``: of the values, where it is not that of the keys, ``head_dim`` (0: it is).
     ``kv_dtype`` of KV in the pool ("auto": the world's), as k / k_scale, for a k_scale of ``kv_scale`` eighths and a v_scale
-    of as many quarters (0: none, which is 1).
+    of as many quarters (0: none, which is 1); of latent KV both are k_scale.
     ``sinks`` 1: every layer has attention sinks, a logit a head that takes weight and gives no value.
     ``graph`` n: CUDA graphs are captured at every n-th batch size and at the largest, and replayed padded (0 = none).
     ``graph_max``: that largest, as --cuda-graph-max-bs; larger batches are run without (0 = all of max_running_requests).
@@ -135,8 +135,10 @@ class World:
 
     @property
     def kv_scales(self) -> tuple[float, float]:
-        """What K and V are divided by before they are stored."""
-        return (self.kv_scale / 8, self.kv_scale / 4) if self.kv_scale else (1.0, 1.0)
+        """What K and V are divided by before they are stored. A latent row is both, and has one scale."""
+        if not self.kv_scale:
+            return 1.0, 1.0
+        return self.kv_scale / 8, self.kv_scale / (8 if self.kv_lora_rank else 4)
 
     @property
     def is_speculative(self) -> bool:

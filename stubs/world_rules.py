@@ -78,7 +78,6 @@ NOT_LATENT = (
     "window_tokens",
     "sinks",
     "v_head_dim",
-    "kv_dtype",
     "wrapper",
     "attention_chunk_size",
 )

@@ -27,6 +27,7 @@ _WRITTEN = {
         "trtllm_batch_context_with_kv_cache": "stubs.kernels.trtllm",
         "trtllm_ragged_attention_deepseek": "stubs.kernels.trtllm_mla",
     },
+    "flashinfer.rope": {"mla_rope_quantize_fp8": "stubs.kernels.fp8_quantise"},
     "flashinfer.utils": {
         "get_device_sm_count": "stubs.kernels.trtllm",
         "get_trtllm_gen_multi_ctas_kv_counter_bytes": "stubs.kernels.trtllm",

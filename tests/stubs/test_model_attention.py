@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,3 +76,30 @@ def test_latent_and_rotary_parts_go_in_as_the_release_has_them_for_the_backend(
     if takes_parts:
         assert named["q_rope"][1].tolist() == [[16, 17], [22, 23]]
         assert named["k_rope"][:, 0].tolist() == [[4, 5], [10, 11], [16, 17]]
+
+
+FP8 = World(num_heads=2, head_dim=6, kv_lora_rank=4, dtype="bfloat16", kv_dtype="fp8_e4m3")
+
+
+@pytest.mark.parametrize(
+    ("fuses", "k_rope", "names"),
+    [
+        (True, [[4, 5], [11, -10], [-16, -17]], ["cos_sin_cache", "is_neox", "k_rope", "q_rope"]),
+        (False, [[4, 5], [10, 11], [16, 17]], ["k_rope", "q_rope"]),
+    ],
+)
+def test_a_backend_that_rotates_gets_what_is_not_rotated_yet(
+    monkeypatch: pytest.MonkeyPatch, fuses: bool, k_rope: list[Any], names: list[str]
+) -> None:
+    monkeypatch.setattr(sglang_latent, "takes_parts", lambda world, forward_batch: True)
+    monkeypatch.setattr(sglang_latent, "fuses_rope", lambda world, rotary, forward_batch: fuses)
+    calls: list[dict[str, Any]] = []
+    (attention,) = as_called(FP8, [lambda *given, **named: calls.append(named)], is_draft=False)
+    row = torch.arange(18.0).view(3, 6)
+    attention(torch.arange(36.0).view(3, 12), row, row[:, :4], SimpleNamespace(positions=torch.arange(3)))
+    (named,) = calls
+    assert sorted(named) == names
+    assert named["k_rope"][:, 0].tolist() == k_rope
+    assert row[1].tolist() == [6, 7, 8, 9, 10, 11]
+    if fuses:
+        assert (named["is_neox"], named["cos_sin_cache"][1].tolist()) == (False, [0, 1])

@@ -33,3 +33,9 @@ def test_a_buffer_of_bytes_holds_the_quotient() -> None:
     assert buffer.encode(torch.tensor([1.0, 2.0]), 0.5).view(torch.float8_e4m3fn).float().tolist() == [2.0, 4.0]
     buffer.poison(torch.tensor([1, 2]))
     assert buffer.tensor.view(torch.float8_e4m3fn).float().tolist() == [0, 240, 240, 0]
+
+
+def test_a_latent_row_has_one_scale_as_key_and_as_value() -> None:
+    plain = {"kv_dtype": "fp8_e4m3", "kv_scale": 16}
+    assert World(**plain).kv_scales == (2.0, 4.0)
+    assert World(**plain, head_dim=12, kv_lora_rank=8).kv_scales == (2.0, 2.0)

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from stubs import sglang_dense
 from stubs.refusal import Refused
+from stubs.rotary import rotary_of
 from stubs.world import World
 
 SIZES = ("SGLANG_CHUNKED_PREFIX_CACHE_THRESHOLD", "SGLANG_MAX_KV_CHUNK_CAPACITY")
@@ -92,6 +93,25 @@ def test_what_is_drawn_stays_as_it_is() -> None:
     q, rows = torch.ones(1, 2, 6), torch.ones(1, 6)
     assert sglang_dense.attend_densely(attention, ("prepare", "core"), q, rows, SimpleNamespace(positions=7)) == 7
     assert (float(q.sum()), float(rows.sum())) == (12.0, 6.0)
+
+
+def test_a_model_that_rotates_gets_what_is_not_rotated_yet() -> None:
+    world = World(num_heads=2, head_dim=6, kv_lora_rank=4, kv_dtype="fp8_e4m3")
+    given: list[Any] = []
+    attention = SimpleNamespace(
+        attn_mha=SimpleNamespace(layer_id=1),
+        rotary_emb=rotary_of(world),
+        kv_lora_rank=4,
+        prepare=lambda positions, hidden, batch, allocator: given.append(hidden) or (),
+        core=lambda: None,
+    )
+    q, rows = torch.arange(12.0).view(1, 2, 6), torch.arange(6.0)[None]
+    batch = SimpleNamespace(positions=torch.tensor([1]))
+    sglang_dense.attend_densely(attention, ("prepare", "core"), q, rows, batch)
+    ((q_given, rows_given),) = given
+    assert q_given.tolist() == [[[0, 1, 2, 3, 5, -4], [6, 7, 8, 9, 11, -10]]]
+    assert rows_given.tolist() == [[0, 1, 2, 3, 5, -4]]
+    assert rows.tolist() == [[0, 1, 2, 3, 4, 5]]
 
 
 @pytest.fixture

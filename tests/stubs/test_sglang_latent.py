@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from stubs import sglang_latent, sglang_memory
+from stubs.refusal import Refused
+from stubs.rotary import Rotary
 from stubs.world import World
 
 WORLD = World(prefill="fa3", decode="triton", head_dim=12, kv_lora_rank=8, spec_mode="decode")
@@ -55,3 +57,23 @@ def test_rows_of_latent_kv_are_moved() -> None:
     pool = SimpleNamespace(kv_buffer=[torch.arange(4), torch.arange(4) * 10])
     sglang_memory.move_kv(pool, torch.tensor([1]), torch.tensor([3]))
     assert [buffer.tolist() for buffer in pool.kv_buffer] == [[0, 3, 2, 3], [0, 30, 20, 30]]
+
+
+class Model:
+    """SGLang's, as far as it is asked."""
+
+    def _fuse_rope_for_trtllm_mla(self, forward_batch: Any) -> bool:
+        return self.current_attention_backend == "trtllm_mla" and self.rotary_emb is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("decode", "expected"), [("trtllm_mla", True), ("triton", False)])
+def test_who_rotates_is_the_models_choice(monkeypatch: pytest.MonkeyPatch, decode: str, expected: bool) -> None:
+    monkeypatch.setattr(sglang_latent, "find", lambda *places: Model if len(places) > 1 else None)
+    world, rotary = World(prefill="fa3", decode=decode), Rotary(torch.zeros(1, 2))
+    assert sglang_latent.fuses_rope(world, rotary, batch("decode_or_idle")) is expected
+
+
+def test_a_release_that_does_not_say_who_rotates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sglang_latent, "find", lambda *places: None)
+    with pytest.raises(Refused, match="does not say by _fuse_rope_for_trtllm_mla"):
+        sglang_latent.fuses_rope(WORLD, Rotary(torch.zeros(1, 2)), batch("decode_or_idle"))
