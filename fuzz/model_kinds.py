@@ -160,4 +160,11 @@ def _with_latent(choices: Choices, world: World) -> World:
     if world.prefill in UNABSORBED and choices.chance(1, 2):
         # A chunk is shared out among the requests: some tokens each, about a page, or all at once.
         world = replace(world, prefix_chunk=choices.pick((16, max(16, world.page_size), 4096)))
-    return world
+    return _with_latent_fp8(choices, world) if choices.chance(1, 6) else world
+
+
+def _with_latent_fp8(choices: Choices, world: World) -> World:
+    """Latent KV in fp8, as served: of a model in bfloat16, mostly without scales, and then in graphs too."""
+    is_e5m2, scale = draws(choices, world, "latent_e5m2", 4), choices.pick((0, 0, 0, 4, 16))
+    world = replace(world, dtype="bfloat16", kv_dtype="fp8_e5m2" if is_e5m2 else "fp8_e4m3", kv_scale=scale)
+    return replace(world, graph=0, graph_max=0) if scale else world  # see _with_fp8

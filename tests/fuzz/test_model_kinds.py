@@ -136,3 +136,28 @@ def test_latent_attention_is_not_drawn_where_it_is_not_served() -> None:
 def test_latent_attention_is_not_drawn_over_drafts() -> None:
     limits = Limits(shapes=("chain", "tree"))
     assert not any(program_for(seed, limits).world.kv_lora_rank for seed in range(200))
+
+
+LATENT = [
+    program_for(seed, Limits(pairs=(pair,))).world
+    for pair in ("fa3:flashmla", "triton:trtllm_mla")
+    for seed in range(400)
+]
+FP8 = [world for world in LATENT if world.kv_dtype != "auto"]
+
+
+def test_latent_kv_is_drawn_in_fp8_of_models_in_bfloat16() -> None:
+    assert 0.1 <= len(FP8) / len(LATENT) <= 0.25
+    assert {world.dtype for world in FP8} == {"bfloat16"}
+    assert {world.kv_scale for world in FP8} == {0, 4, 16}
+
+
+def test_latent_kv_in_fp8_is_captured_without_scales_alone() -> None:
+    assert any(world.graph for world in FP8)
+    assert not any(world.graph for world in FP8 if world.kv_scale)
+
+
+@pytest.mark.parametrize(("decode", "least", "most"), [("flashmla", 0.1, 0.4), ("trtllm_mla", 0.0, 0.1)])
+def test_e5m2_is_drawn_seldom_where_its_server_is_refused(decode: str, least: float, most: float) -> None:
+    worlds = [world for world in FP8 if world.decode == decode]
+    assert least <= sum(world.kv_dtype == "fp8_e5m2" for world in worlds) / len(worlds) <= most

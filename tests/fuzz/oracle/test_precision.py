@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from fuzz.oracle.numeric import tolerance_of
+from stubs.world import World
 from tests.fuzz.oracle.planted_output import CAUSAL, Case, in_fp8, mask, signatures
 
 
@@ -94,3 +98,9 @@ def test_tolerance_is_the_dtypes_own(dtype: str, error: float, kinds: list[str])
     out = case.output(mask(CAUSAL))
     out[2, :4] += error
     assert [fault.signature.kind for fault in case.judge(out)] == kinds
+
+
+@pytest.mark.parametrize(("kv_dtype", "tolerance"), [("auto", 0.03), ("fp8_e4m3", 0.15), ("fp8_e5m2", 0.3)])
+def test_a_wide_row_costs_precision_but_in_a_pool_of_fp8(kv_dtype: str, tolerance: float) -> None:
+    world = World(head_dim=576, kv_lora_rank=512, dtype="bfloat16", kv_dtype=kv_dtype)
+    assert tolerance_of(SimpleNamespace(world=world)) == pytest.approx(tolerance)  # type: ignore[arg-type]
