@@ -195,7 +195,8 @@ def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
 
 def _left_by(view: StepView, row: _Compared, rule: Rule) -> float:
     """How many times its tolerance the row is off under ``rule``."""
-    return min(times_tolerance(row.got, given, row.tolerance) for given in _given_by(view, row, rule))
+    tolerance = row.tolerance * _heat(view.world, rule)
+    return min(times_tolerance(row.got, given, tolerance) for given in _given_by(view, row, rule))
 
 
 def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tensor]:
@@ -208,6 +209,12 @@ def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tens
     for split in range(row.row.count if rule.sees_future else 1):
         given = _expected(view, row.tap, row.row, replace(rule, split=split))
         yield torch.where(is_right[:, None, None], row.wanted, given)
+
+
+def _heat(world: World, rule: Rule) -> float:
+    """How many times as far apart logits are under ``rule`` as they ought to be, and with them what is rounded."""
+    scale = world.kv_scales[0]
+    return max(1.0, {"scaled": scale, "unscaled": 1 / scale}.get(rule.pool, 1.0))
 
 
 def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
@@ -226,11 +233,14 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
     layer = layer_of(world, tap.layer_index, on_draft=view.plan.on_draft)
     has_sinks = world.sinks and not view.plan.on_draft and rule.sinks_counted
     histories = row.live.draft if view.plan.on_draft else row.live.target
-    history = _held(view, tap, row, rule) if rule.pool else histories[tap.layer_index].first(row.prefix)
+    held = _held(view, tap, row, rule) if rule.pool else histories[tap.layer_index]
+    history = held.first(row.prefix)
     rows = slice(row.start, row.start + row.count)
     k = tap.k.reshape(view.plan.tokens, heads, world.head_dim)[rows]
     v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
-    if not rule.own_as_given:
+    if rule.pool and not rule.own_as_given:
+        k, v = held.k[row.prefix :], held.v[row.prefix :]
+    elif not rule.own_as_given:
         k, v = as_stored(world, k, "K"), as_stored(world, v, "V")
     mask = mask_of(layer, row, rule)
     if rule.counts_own_twice:
@@ -250,8 +260,8 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
 
 
 def _held(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> History:
-    """The row's prefix as the pool holds it."""
-    slots, read = torch.tensor(row.live.slots[: row.prefix], dtype=torch.int64), {}
+    """The row's prefix and own KV as the pool holds them."""
+    slots, read = torch.tensor(row.live.slots[: row.prefix + row.count], dtype=torch.int64), {}
     for buffer in kv_memory(view.plan.runner.token_to_kv_pool):
         if buffer.layer == tap.layer_index:
             rows = buffer.tensor[buffer.rows_at(slots.to(buffer.tensor.device))].cpu()

@@ -37,7 +37,7 @@ class Rule:
     ignores_own: bool = False  # the prefix alone is seen
     counts_own_twice: bool = False  # the step's own KV is taken for prefix, too, which every query sees
     own_as_given: bool = False  # the step's own KV is not rounded as the pool's is: right as well
-    pool: str = ""  # "scaled" or "unscaled": the prefix is what the pool holds, so read, and not what it ought to hold
+    pool: str = ""  # "scaled" or "unscaled": KV is what the pool holds, so read, and not what it ought to hold
 
 
 # What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.

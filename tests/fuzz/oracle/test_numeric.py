@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fuzz.oracle.numeric import _held
+from fuzz.oracle.rule import Rule
 from stubs.live import History
 from stubs.model_attention import sinks_of
+from stubs.world import World
 from tests.fuzz.oracle.planted_output import CAUSAL, DIM, KV_HEADS, Case, in_fp8, mask, signatures
 
 
@@ -109,6 +112,47 @@ def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_rea
     out = case.output(mask(CAUSAL))
     live.target = [truth]
     assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend"]
+
+
+@pytest.mark.parametrize(("held", "kind"), [(1, "stored_kv_wrong"), (2, "")])
+def test_own_kv_is_read_from_the_pool_too_where_it_is_explained_by_what_that_holds(held: int, kind: str) -> None:
+    """All KV of the request lies there divided by ``held`` and is read times its scale of 2."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    live, truth = case.rows[1].live, History(in_fp8(case.history.k), in_fp8(case.history.v))
+    live.slots, pool = [6, 1, 4, 2, 3], [torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8) for _ in "KV"]
+    own = [t[2:].reshape(2, KV_HEADS, DIM) for t in (case.k, case.v)]
+    read = []
+    for buffer, rows, scale in zip(
+        pool, (torch.cat(pair) for pair in zip((truth.k, truth.v), own)), (2, 4), strict=True
+    ):
+        divided = scale if held == 2 else 1
+        buffer[live.slots] = (rows / divided).to(torch.float8_e4m3fn).view(torch.uint8)
+        read.append(rows / divided * scale)
+    case.pool = SimpleNamespace(k_buffer=pool[:1], v_buffer=pool[1:], dtype=torch.float8_e4m3fn)
+    given = case.k.clone(), case.v.clone()
+    case.k[2:], case.v[2:] = (rows[3:].reshape(2, -1) for rows in read)
+    live.target = [History(read[0][:3], read[1][:3])]
+    out = case.output(mask(CAUSAL))
+    (case.k, case.v), live.target = given, [truth]
+    assert signatures(case.judge(out)) == ([f"numeric/{kind}/Leaf.forward_extend"] if kind else [])
+
+
+def test_a_latent_row_in_the_pool_is_key_and_value() -> None:
+    world = World(head_dim=12, kv_lora_rank=8, num_kv_heads=1, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    rows = torch.arange(24.0).view(2, 1, 12)
+    pool = SimpleNamespace(kv_buffer=[torch.zeros(4, 1, 12, dtype=torch.uint8)], dtype=torch.float8_e4m3fn)
+    pool.kv_buffer[0][[3, 1]] = rows.to(torch.float8_e4m3fn).view(torch.uint8)
+    plan = SimpleNamespace(runner=SimpleNamespace(token_to_kv_pool=pool))
+    row, tap = SimpleNamespace(prefix=1, count=1, live=SimpleNamespace(slots=[3, 1])), SimpleNamespace(layer_index=0)
+    held = [
+        _held(SimpleNamespace(world=world, plan=plan), tap, row, Rule(pool=pool_as))  # type: ignore[arg-type]
+        for pool_as in ("scaled", "unscaled")
+    ]
+    as_held = rows.to(torch.float8_e4m3fn).float()
+    assert torch.equal(held[0].k, 2 * as_held)
+    assert torch.equal(held[1].k, as_held)
+    assert [torch.equal(one.v, one.k[..., :8]) for one in held] == [True, True]
 
 
 def test_two_limits_ignored_are_two_faults() -> None:
