@@ -64,7 +64,7 @@ def without_hit(row: Row, source: int, *, keep_length: bool) -> Row:
     """``row`` without a prefix cached from ``source``."""
     if row.cached_from != source:
         return row
-    return Row(row.request, row.tokens + (row.cached if keep_length else 0), more=row.more)
+    return replace(row, tokens=row.tokens + (row.cached if keep_length else 0), cached_from=None, cached=0)
 
 
 def grow_last_row(ops: tuple[Op, ...], number: int, tokens: int) -> tuple[Op, ...]:

@@ -22,7 +22,7 @@ def tokens_of(op: Op, world: World) -> int:
     """Query tokens an op puts through attention."""
     match op:
         case Extend():
-            return sum(row.tokens for row in op.rows)
+            return sum(row.tokens - (0 if row.cached else row.encoder) for row in op.rows)
         case Mixed():
             return sum(row.tokens for row in op.rows) + len(op.requests)
         case Decode():

@@ -104,4 +104,5 @@ _SWITCHES = (
     "prefix_chunk",
     "linear_before",
     "attention_chunk_size",
+    "encoder_decoder",
 )

@@ -10,7 +10,7 @@ from fuzz.extent import lengths_of, tokens_of
 from fuzz.ledger import Ledger
 from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
-from fuzz.request import InvalidOp, State, accept_max, input_max
+from fuzz.request import InvalidOp, Request, State, accept_max, input_max
 from fuzz.turns import stratum
 from fuzz.worlds import WITHOUT_GRAPHS, captures, draw_world
 from stubs.world import World
@@ -117,14 +117,14 @@ class _Drawer:
         steps = bool(self.generating) and self.tokens_left > 0
         chunking = self.chunked is not None
         extends = self.tokens_left > 0 and (chunking or self.ledger.rows_free > 0)
-        speculative = self.world.is_speculative
+        speculative, encoders = self.world.is_speculative, bool(self.world.encoder_decoder)
         more = 4 if self.is_full else 1  # steps to the limit
         return (
             # A chunked prompt is all but always taken on in the very next step, mixed or not.
             (24 if chunking else 8 if self.running else 24, self._extend, extends),
             (12 * more, self._decode, steps and not speculative),
             (20 * more, self._verify, steps and speculative),
-            (60 if chunking else 14, self._mixed, steps and extends and not speculative),
+            (60 if chunking else 14, self._mixed, steps and extends and not speculative and not encoders),
             (3, self._finish, bool(self.running)),
             (3, self._retract, bool(self.generating)),
             (1, self._idle, True),
@@ -148,8 +148,8 @@ class _Drawer:
 
     def _padding(self) -> tuple[int, int]:
         """Dead rows, and whether another rank extends: now and then, of a rank among several."""
-        # Pinned: SGLang's own runner pads by itself, and a scope that is to be exhausted is to stay small.
-        if self.world.runner == "real" or self.limits.worlds:
+        # Pinned: SGLang's own runner pads by itself, and a scope that is to be exhausted is to stay small. See fuzz.axes.
+        if self.world.runner == "real" or self.limits.worlds or self.world.encoder_decoder:
             return 0, 0
         # Halves without graphs know no length for dead rows: SGLang raises, and the program ends there.
         if not self.choices.chance(1, 40 if self.world.decode in WITHOUT_GRAPHS else 6):
@@ -218,18 +218,30 @@ class _Drawer:
         request = self.ledger.requests.get(number)
         done, owed = (request.length, request.owed) if request is not None else (0, 0)
         most = (owed or input_max(self.world)) - done
-        source, cached = (None, 0) if done else self._prefix(most - 1)
+        source, cached = (None, 0) if done else self._prefix(most - 1, request)
+        encoder = self._encoder(request, source, most)
+        new = 0 if cached else encoder
         done, most = done + cached, most - cached
-        chunks = self._chunks(done, most) if may_cut else range(0)
+        chunks = self._chunks(done, most) if may_cut and not self.world.encoder_decoder else range(0)
         if chunks and self.choices.chance(1, 4):
             return Row(number, self.choices.pick(chunks), source, cached, more=1)
         if owed:
             tokens = most
         elif self.is_full:
-            tokens = max(1, min(most, self.tokens_left) - self.choices.integer(0, 2))
+            tokens = max(new + 1, min(most, new + self.tokens_left) - self.choices.integer(0, 2))
         else:
-            tokens = self._length(min(most, max(1, self.tokens_left // 2)))
-        return Row(number, tokens, source, cached)
+            tokens = new + self._length(min(most - new, max(1, self.tokens_left // 2)))
+        return Row(number, tokens, source, cached, encoder=encoder)
+
+    def _encoder(self, request: Request | None, source: int | None, most: int) -> int:
+        """How many tokens of an encoder a prompt of up to ``most`` tokens begins with: half of it at most, where it is new."""
+        if not self.world.encoder_decoder:
+            return 0
+        known = request if source is None else self.ledger.requests[source]
+        if known is not None:
+            return known.encoder
+        # In one batch there may be prompts with an image and without.
+        return 0 if self.choices.chance(1, 5) else self._length(most // 2)
 
     def _chunks(self, done: int, most: int) -> range:
         """Lengths of a chunk that ends on a page and leaves one of ``most`` tokens, a few pages long at most."""
@@ -238,17 +250,23 @@ class _Drawer:
         # Chunks are to be many, not long: of large pages one.
         return range(first, min(most, first + max(8, min(3 * page, 64))), page)
 
-    def _prefix(self, most: int) -> tuple[int | None, int]:
-        """Whose KV a new prompt hits, and how many tokens of it, up to ``most``."""
-        page = self.world.page_size
-        sources = [number for number in self.ledger.requests if min(self.ledger.cacheable(number), most) >= page]
+    def _prefix(self, most: int, request: Request | None) -> tuple[int | None, int]:
+        """Whose KV a new prompt, or that of a retracted ``request``, hits, and how many tokens of it, up to ``most``."""
+        page, requests = self.world.page_size, self.ledger.requests
+        least = {number: max(page, one.encoder) for number, one in requests.items()}  # an encoder is known as a whole
+        sources = [
+            number
+            for number, one in requests.items()
+            if min(self.ledger.cacheable(number), most) >= least[number]
+            if request is None or request.encoder == one.encoder
+        ]
         if not sources or not self.choices.chance(2, 3):
             return None, 0
         source = self.choices.pick(sources)
         pages = min(self.ledger.cacheable(source), most) // page
         # Either a drawn number of pages or all there are: the longest hit is the usual one.
         part = pages > 1 and self.choices.chance(1, 2)
-        return source, page * (self.choices.integer(1, pages) if part else pages)
+        return source, page * (self.choices.integer(least[source] // page, pages) if part else pages)
 
     def _length(self, most: int) -> int:
         """A length from 1 to ``most``: an interesting one or any."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, ProgramError, Retract, Row, Verify
-from fuzz.request import InvalidOp, Request, State, accept_max, input_max, length_max
+from fuzz.request import InvalidOp, Request, State, accept_max, check_encoder, input_max, length_max
 from stubs.world import World
 
 DEAD_MAX = 64  # far above what is drawn; each costs a row of every layer
@@ -84,6 +84,8 @@ class Ledger:
                 _check_padding(op, self.world)
 
     def _mixed(self, op: Mixed) -> None:
+        if self.world.encoder_decoder:
+            raise InvalidOp("mixed in a world with encoders", "extend: SGLang serves them without chunks of prompts")
         if self.world.is_speculative:
             raise InvalidOp("mixed in a speculative world", "extend")
         self._check_generating(op.requests)
@@ -133,7 +135,7 @@ class Ledger:
             request = self.requests[number]
             self._free(request.pages)
             # Prompt and output are extended over again, the pending token with them.
-            self.requests[number] = Request(State.RETRACTED, owed=request.length + 1)
+            self.requests[number] = Request(State.RETRACTED, owed=request.length + 1, encoder=request.encoder)
 
     def _extend(self, rows: Sequence[Row], decoding: tuple[int, ...]) -> None:
         if not rows:
@@ -180,8 +182,10 @@ class Ledger:
         length = start + row.cached + row.tokens
         owed = before.owed if before is not None else 0
         self._check_length(row, length, owed)
+        holder = None if row.cached_from is None else self.requests[row.cached_from]
+        check_encoder(self.world, row, [one for one in (before, holder) if one is not None])
         state = State.CHUNKED if row.more else State.RUNNING
-        return Request(state, length, self.world.cache_keys(length), owed if row.more else 0, shared)
+        return Request(state, length, self.world.cache_keys(length), owed if row.more else 0, shared, row.encoder)
 
     def _shared(self, row: Row, before: Request | None) -> list[int]:
         if row.cached_from is None:
@@ -267,6 +271,8 @@ def check(program: Program) -> None:
 
 def _check_padding(op: Decode | Idle, world: World) -> None:
     """Ranks are alike: no other has more requests in a step than this one may run."""
+    if world.encoder_decoder and (op.dead or op.beside_extend):
+        raise InvalidOp("padding in a world with encoders", "none: not tried with them yet")
     if op.dead > DEAD_MAX:
         raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
     if op.beside_extend not in (0, 1):

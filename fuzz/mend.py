@@ -62,7 +62,7 @@ def _fit_mixed(ledger: Ledger, op: Mixed) -> Op | None:
     rows, numbers = _fit_rows(ledger, op.rows), _generating(ledger, op.requests)
     if not rows:
         return _fit_decode(ledger, numbers)
-    if not numbers or ledger.world.is_speculative:
+    if not numbers or ledger.world.is_speculative or ledger.world.encoder_decoder:
         return Extend(rows)
     return Mixed(rows, numbers)
 
@@ -104,17 +104,34 @@ def _fit_row(ledger: Ledger, row: Row, *, last: bool) -> Row | None:
     cached = 0
     if row.cached_from is not None and not done:
         cached = min(row.cached, ledger.cacheable(row.cached_from), most - 1) // page * page
+    encoder = _encoder_of(ledger, row)
+    if (
+        cached
+        and row.cached_from is not None
+        and (cached < encoder or ledger.requests[row.cached_from].encoder != encoder)
+    ):
+        cached = 0
     most -= cached
     tokens = min(row.tokens, most)
     # A chunk ends on a page: the next boundary below, or the first there is, with a token left for the next chunk.
     chunk = (done + cached + tokens) // page * page - done - cached
     if chunk < 1:
         chunk += page
-    more = int(row.more and last and chunk < most)
+    more = int(row.more and last and chunk < most and not ledger.world.encoder_decoder)
     if more:
         tokens = chunk
     elif owed:
         tokens = most
     if tokens < 1:
         return None
-    return Row(row.request, tokens, row.cached_from if cached else None, cached, more)
+    if not cached and not owed:
+        encoder = min(encoder, tokens - 1)
+    return Row(row.request, tokens, row.cached_from if cached else None, cached, more, encoder)
+
+
+def _encoder_of(ledger: Ledger, row: Row) -> int:
+    """The tokens of an encoder that a request begins with: those that it had, or that its prefix has, or its own."""
+    for number in (row.request, row.cached_from):
+        if number is not None and number in ledger.requests:
+            return ledger.requests[number].encoder
+    return row.encoder if ledger.world.encoder_decoder else 0

@@ -18,8 +18,9 @@ from stubs.latent_worlds import (
     needs_latent,
     with_latent,
 )
+from stubs.page_sizes import smallest_page
 from stubs.world import World
-from stubs.world_rules import NOT_CHUNKED
+from stubs.world_rules import NOT_CHUNKED, NOT_ENCODED
 
 V_HEAD_DIMS = (8, 16, 24)  # models whose dims differ (MiMo: 192 and 128) have the narrower values
 
@@ -28,6 +29,7 @@ LATENT_BACKENDS = {"triton", "torch_native", "flex_attention", "fa3", "flashinfe
 # Those that SGLang's check of Llama 4's arguments names, of those that run here: others are refused.
 CHUNKED_BACKENDS = {"fa3", "triton", "trtllm_mha"}
 NO_OTHER_KIND: Mapping[str, Any] = dict.fromkeys(NOT_CHUNKED, 0)
+NO_KIND_BESIDE_ENCODERS: Mapping[str, Any] = {name: getattr(World(), name) for name in NOT_ENCODED}
 LATENTS = (*((LATENT, ROW),) * 3, (LARGE_LATENT, LARGE_ROW))
 
 
@@ -40,6 +42,8 @@ def draw_kind(choices: Choices, world: World) -> World:
         return _with_latent(choices, world)
     if _may_be_chunked(world) and choices.chance(1, 10):
         return _with_chunks(choices, world)
+    if _may_have_encoders(world) and draws(choices, world, "encoder_decoder", 10):
+        return _with_encoders(choices, world)
     if draws(choices, world, "window_tokens", 4):
         world = _with_window_pool(choices, world)
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
@@ -146,6 +150,24 @@ def _with_chunks(choices: Choices, world: World) -> World:
     if choices.chance(1, 3):
         return _pooled(choices, world)
     return _with_overlap(choices, world) if _may_overlap(world) and choices.chance(1, 8) else world
+
+
+def _may_have_encoders(world: World) -> bool:
+    """Pinned off elsewhere: see fuzz.axes."""
+    return not world.is_speculative and smallest_page(world.prefill, world.decode) == 1
+
+
+def _with_encoders(choices: Choices, world: World) -> World:
+    """A model with an encoder and cross attention, as Mllama is. Pinned: see fuzz.axes."""
+    world = replace(world, **NO_KIND_BESIDE_ENCODERS)
+    return replace(
+        world,
+        encoder_decoder=1,
+        num_layers=choices.pick((2, 2, 3)),
+        page_size=1,
+        save_kv_cache=1,
+        radix_cache=0 if choices.chance(1, 4) else 1,  # SGLang has none for Whisper, which is such a model, too
+    )
 
 
 def _may_be_latent(world: World) -> bool:

@@ -45,6 +45,7 @@ _PLAIN_ORDER = (
     "linear_before",
     "wrapper",
     "attention_chunk_size",
+    "encoder_decoder",
 )
 
 

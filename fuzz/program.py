@@ -26,6 +26,7 @@ class Row:
 
     ``cached_from``/``cached``: a new request takes its first ``cached`` tokens (a multiple of the page size)
     from that other request's KV, as a radix cache hit. ``more`` 1: this is a chunk and the prompt goes on.
+    ``encoder``: the request begins with so many tokens of an encoder, counted among ``cached`` or else ``tokens``.
     """
 
     request: int
@@ -33,6 +34,7 @@ class Row:
     cached_from: int | None = None
     cached: int = 0
     more: int = 0
+    encoder: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,8 @@ class Program:
     def cost(self) -> tuple[int, int, int, int, int, str]:
         """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
 
-        Frills are cached prefixes, unfinished chunks, kept requests, drafts that are decoded and padding: their text
-        alone may sort before the plain form.
+        Frills are cached prefixes, unfinished chunks, encoders, kept requests, drafts that are decoded and padding: their
+        text alone may sort before the plain form.
         """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))
@@ -177,7 +179,7 @@ def _rows(op: Op) -> int:
 def _frills(op: Op) -> int:
     rows: tuple[Row, ...] = getattr(op, "rows", ())
     more = sum(getattr(op, name, 0) for name in ("keep", "draft_decode", "dead", "beside_extend"))
-    return sum((row.cached > 0) + row.more for row in rows) + more
+    return sum((row.cached > 0) + row.more + (row.encoder > 0) for row in rows) + more
 
 
 def _dumps(data: dict[str, Any]) -> str:
@@ -207,9 +209,7 @@ def _row_to_json(row: Row) -> dict[str, Any]:
     data: dict[str, Any] = {"request": row.request, "tokens": row.tokens}
     if row.cached_from is not None:
         data["cached_from"], data["cached"] = row.cached_from, row.cached
-    if row.more:
-        data["more"] = row.more
-    return data
+    return data | {name: getattr(row, name) for name in ("more", "encoder") if getattr(row, name)}
 
 
 def op_from_json(data: object, where: str) -> Op:
@@ -241,7 +241,7 @@ def op_from_json(data: object, where: str) -> Op:
 def _row_from_json(data: object, where: str) -> Row:
     if not isinstance(data, dict) or not set(data) <= set(Row.__dataclass_fields__):
         raise ProgramError(
-            f"{where}: row is {data!r}; expected an object with request, tokens, cached_from, cached, more"
+            f"{where}: row is {data!r}; expected an object with request, tokens, cached_from, cached, more, encoder"
         )
     values = {key: _int(value, where, key) for key, value in data.items()}
     try:

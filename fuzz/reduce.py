@@ -108,11 +108,14 @@ def drop_prefixes(program: Program) -> Iterator[Program]:
 
 
 def shorten(program: Program) -> Iterator[Program]:
-    """Fewer tokens: one everywhere, then row by row one, a half, ... one less; cached prefixes too, by pages."""
+    """Fewer tokens: one everywhere, then row by row one, a half, ... one less; encoders and cached prefixes too."""
     yield program.with_ops(tuple(with_rows(op, lambda row: replace(row, tokens=1)) for op in program.ops))
     for index, row in rows_of(program):
         for tokens in smaller(row.tokens, 1):
             yield with_row(program, index, row, replace(row, tokens=tokens))
+        for fewer in smaller(row.encoder, 0):
+            yield with_row(program, index, row, replace(row, tokens=row.tokens - row.encoder + fewer, encoder=fewer))
+            yield with_row(program, index, row, replace(row, encoder=fewer))
         page = program.world.page_size
         for pages in smaller(row.cached // page, 1):
             yield with_row(program, index, row, replace(row, cached=pages * page))

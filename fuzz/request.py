@@ -5,9 +5,11 @@ Sources of the limits, in SGLang: ``managers/tp_worker.py`` and ``managers/sched
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fuzz.program import Row
 from stubs.speculation import ngram_depth
 from stubs.world import World
 
@@ -35,6 +37,7 @@ class Request:
 
     ``length`` is L, the KV committed. ``cacheable``: the part of it that the prefix cache knows, which is what the
     last extend computed until the request finishes. ``owed``: the length a re-admitted request extends to, else 0.
+    ``encoder``: how many of its first tokens are an encoder's.
     """
 
     state: State
@@ -42,6 +45,29 @@ class Request:
     cacheable: int = 0
     owed: int = 0
     pages: list[int] = field(default_factory=list)
+    encoder: int = 0
+
+
+def check_encoder(world: World, row: Row, known: Sequence[Request]) -> None:
+    """Raise InvalidOp where ``row`` has an encoder that its request cannot have.
+
+    ``known``: the request as it was, and whose prefix it takes. SGLang takes an encoder's tokens as a whole, known or not,
+    and has at least one token behind them (ScheduleBatch.prepare_encoder_info_extend).
+    """
+    name, encoder = f"request {row.request}", row.encoder
+    if encoder and not world.encoder_decoder:
+        raise InvalidOp(f"{name} has {encoder} tokens of an encoder", "0: the world has none")
+    if row.more and world.encoder_decoder:
+        raise InvalidOp(f"{name} is cut in a world with encoders", "a whole prompt: SGLang cuts none of such models")
+    for other in known:
+        if other.encoder != encoder:
+            raise InvalidOp(
+                f"{name} has {encoder} tokens of an encoder", f"{other.encoder}, as it had or its prefix has"
+            )
+    if row.cached and row.cached < encoder:
+        raise InvalidOp(f"{name} knows {row.cached} tokens of its encoder's {encoder}", "all of them or none")
+    if not row.cached and encoder and row.tokens <= encoder:
+        raise InvalidOp(f"{name} extends by {row.tokens} tokens, {encoder} of them its encoder's", "one more at least")
 
 
 def input_max(world: World) -> int:

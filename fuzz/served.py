@@ -16,6 +16,7 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "window_tokens": ("triton", "fa3", "trtllm_mha"),
     "sinks": ("triton", "fa3", "trtllm_mha"),
     "deterministic": ("triton", "fa3", "flashinfer"),
+    "encoder_decoder": ("torch_native", "fa3", "flashinfer"),
     "tree": ("triton", "fa3", "flashinfer"),
     # SGLang's checks of the others' arguments name e4m3 alone. FlashMLA's kernel takes no other, which no check says.
     "latent_e5m2": ("triton", "torch_native", "flex_attention", "fa3", "flashinfer", "flashmla", "cutlass_mla"),

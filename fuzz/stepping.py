@@ -35,7 +35,7 @@ def _padding(op: Decode | Idle) -> Padding:
 
 
 def _rows(rows: Sequence[Row]) -> list[RowInput]:
-    return [RowInput(row.request, row.tokens, row.cached_from, row.cached, bool(row.more)) for row in rows]
+    return [RowInput(row.request, row.tokens, row.cached_from, row.cached, bool(row.more), row.encoder) for row in rows]
 
 
 def first_mode(world: World, op: Op) -> str:

@@ -105,9 +105,11 @@ class Varier:
         return program.with_ops(program.ops[:ours] + tail)
 
     def stretch(self, program: Program) -> Program:
-        """One length otherwise: of a row, of a cached prefix, of what a verify accepts."""
+        """One length otherwise: of a row, of a cached prefix, of an encoder, of what a verify accepts."""
         sites: list[Site] = [(index, row, "tokens") for index, row in rows_of(program)]
         sites += [(index, row, "cached") for index, row in rows_of(program) if row.cached_from is not None]
+        if program.world.encoder_decoder:
+            sites += [(index, row, "encoder") for index, row in rows_of(program)]
         sites += [(index, op, "accepts") for index, op in enumerate(program.ops) if isinstance(op, Verify)]
         if not sites:
             return program

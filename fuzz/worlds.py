@@ -205,9 +205,8 @@ def _draw_graph(choices: Choices, world: World) -> World:
 
 def _draw_prefill_graph(choices: Choices, world: World) -> World:
     """``world`` whose extends are captured or not, at counts of tokens up to what one or more requests may have."""
-    fits = (
-        plans_prefill(world) and world.spec_algorithm in ("", "NGRAM") and not world.wrapper and not world.kv_lora_rank
-    )
+    is_plain = not (world.wrapper or world.kv_lora_rank or world.encoder_decoder)
+    fits = plans_prefill(world) and world.spec_algorithm in ("", "NGRAM") and is_plain
     # Pinned: see fuzz.axes.
     if not fits or world.runner == "real" or world.device != "cpu" or not world.save_kv_cache:
         return world

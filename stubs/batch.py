@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch
+from stubs import sglang, sglang_batch, sglang_encoder
+from stubs.layer import layer_of
 from stubs.live import History, LiveRequest
 from stubs.padding import UNPADDED, Padding
 from stubs.plan import RowInput, RowPlan, StepPlan, extend_mode
@@ -59,7 +60,7 @@ class Scheduler:
             live.length += 1
 
     def _admit(self, rows: Sequence[RowInput]) -> list[RowPlan]:
-        parts, start = [], 0
+        parts, start, encoded = [], 0, 0
         for row in rows:
             live = self.live.get(row.request)
             if live is None:
@@ -67,13 +68,17 @@ class Scheduler:
                     int(t) for t in torch.randint(0, VOCAB_SIZE, (row.cached + row.tokens,), generator=self.generator)
                 ]
                 live = self.live[row.request] = self.slots.admit(row.request, prompt, VOCAB_SIZE)
-                live.target = [self._empty() for _ in range(self.world.num_layers)]
-                live.draft = [self._empty()] if self.server.draft is not None else []
+                live.encoder = row.encoder
+                sglang_encoder.give_encoder(live.record, row.encoder)
+                live.target = [self._empty(live, index) for index in range(self.world.num_layers)]
+                live.draft = [self._empty(live, 0)] if self.server.draft is not None else []
                 if row.cached_from is not None and row.cached:
                     self.slots.share(live, self.live[row.cached_from], row.cached)
             self.slots.reserve(live, live.length + row.tokens)
-            parts.append(RowPlan(live, start, row.tokens, live.length))
-            start += row.tokens
+            # The encoder runs once for a request, where nothing of it is known.
+            new, at = (live.encoder, encoded) if live.encoder and not live.length else (0, None)
+            parts.append(RowPlan(live, start, row.tokens - new, live.length + new, encoded_at=at))
+            start, encoded = start + row.tokens - new, encoded + new
         return parts
 
     def _settle(self, parts: Sequence[RowPlan], rows: Sequence[RowInput]) -> None:
@@ -89,14 +94,18 @@ class Scheduler:
             "MIXED" if decoding else "EXTEND",
             parts,
             lengths,
-            prefix_lens=[part.prefix for part in parts],
-            extend_lens=[part.count for part in parts],
-            extend_num_tokens=sum(part.count for part in parts),
+            prefix_lens=[part.known for part in parts],
+            extend_lens=[length - part.known for part, length in zip(parts, lengths, strict=True)],
+            extend_num_tokens=sum(lengths) - sum(part.known for part in parts),
             extend_logprob_start_lens=[0] * len(parts),
             out_cache_loc=self.planner.locations(parts),
         )
         for part, length in zip(parts, lengths, strict=True):
             sglang_batch.mark_extend_range(part.live.record, part.prefix, length)
+        if self.world.encoder_decoder:
+            sglang_encoder.without_encoders(
+                batch, [part.live.encoder for part in parts], [part.count for part in parts]
+            )
         batch.decoding_reqs = [part.live.record for part in parts[len(parts) - decoding :]] if decoding else None
         graph = None if on_draft else self.server.graphs.prefill
         return self.planner.step(mode, parts, batch, on_draft=on_draft, graph=graph)
@@ -107,8 +116,10 @@ class Scheduler:
         """A token for each request."""
         running = self._running(requests, 1)
         parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
-        lengths = [part.prefix + 1 for part in parts]
+        lengths = [part.prefix + 1 - part.live.encoder for part in parts]
         batch = self.planner.batch("DECODE", parts, lengths, out_cache_loc=self.planner.locations(parts))
+        if self.world.encoder_decoder:
+            sglang_encoder.tell_encoders(batch, [part.live.encoder for part in parts])
         yield self.planner.padded("decode", parts, batch, padding, graph=self.server.graphs.target)
         for live in running:
             live.length += 1
@@ -158,7 +169,8 @@ class Scheduler:
             k, v = (tensor.detach().cpu().unflatten(1, (heads, -1)) for tensor in (tap.k.flatten(1), tap.v.flatten(1)))
             for row in plan.rows:
                 histories = row.live.draft if plan.on_draft else row.live.target
-                rows = slice(row.start, row.start + row.count)
+                layer = layer_of(self.world, tap.layer_index, on_draft=plan.on_draft)
+                rows = row.given(layer)
                 before = histories[tap.layer_index].first(row.prefix)
                 kept = as_stored(self.world, k[rows].clone(), "K"), as_stored(self.world, v[rows].clone(), "V")
                 histories[tap.layer_index] = before.extended(*kept)
@@ -171,6 +183,9 @@ class Scheduler:
             self.slots.reserve(live, live.length + tokens, whole_pages=whole_pages)
         return running
 
-    def _empty(self) -> History:
+    def _empty(self, live: LiveRequest, index: int) -> History:
+        """Of a new request, whose encoder is no business of most layers: 0 in its place."""
         heads, dtype = self.world.num_kv_heads, sglang.DTYPES[self.world.dtype]
-        return History(*(torch.empty(0, heads, dim, dtype=dtype) for dim in (self.world.head_dim, self.world.v_dim)))
+        length = 0 if layer_of(self.world, index).is_cross else live.encoder
+        shapes = ((length, heads, dim) for dim in (self.world.head_dim, self.world.v_dim))
+        return History(*(torch.zeros(shape, dtype=dtype) for shape in shapes))

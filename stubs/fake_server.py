@@ -54,7 +54,8 @@ class FakeServer:
 
     def forward(self, plan: StepPlan, draw: DrawInput) -> list[Tap]:
         """Plan the step's metadata and run its attention layers on drawn q, k and v; one Tap per layer."""
-        inputs = [draw(layer, plan.tokens) for layer in range(len(plan.runner.radix_layers))]
+        layers = range(len(plan.runner.radix_layers))
+        inputs = [self._drawn(plan, draw, layer) for layer in layers]
         if plan.draft is not None:
             if isinstance(plan.graph, DraftGraphRunner):
                 return plan.graph.draft(plan.draft, plan.forward_batch, inputs)
@@ -62,6 +63,13 @@ class FakeServer:
         if plan.graph is not None:
             return plan.graph.step(plan.forward_batch, inputs)
         return self._run(plan, plan.runner.attn_backend, inputs)
+
+    def _drawn(self, plan: StepPlan, draw: DrawInput, layer: int) -> LayerInput:
+        """A layer's input: of cross attention K and V are of the tokens that the step's encoder gives."""
+        if not layer_of(self.world, layer, on_draft=plan.on_draft).is_cross:
+            return draw(layer, plan.tokens)
+        q, k, v = draw(layer, max(plan.tokens, plan.encoded))
+        return q[: plan.tokens], k[: plan.encoded], v[: plan.encoded]
 
     def replay(self, plan: StepPlan, taps: Sequence[Tap], backend: Any) -> list[Tap]:
         """The step once more on another wrapper, with the inputs that its layers had."""

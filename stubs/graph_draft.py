@@ -11,7 +11,8 @@ import torch
 
 from stubs import sglang_draft, sglang_graph
 from stubs.draft_steps import DraftModel, DraftRun, by_step, joined
-from stubs.graph_runner import Buffers, GraphRunner
+from stubs.graph_buffers import Buffers
+from stubs.graph_runner import GraphRunner
 from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.tiny_model import VOCAB_SIZE
@@ -31,7 +32,9 @@ class DraftGraphRunner(GraphRunner):
             (self.requests, runner.model_config.hidden_size), dtype=runner.dtype, device=world.device
         )
         self.logits = [torch.zeros((branches, VOCAB_SIZE), device=world.device) for _ in range(self.steps)]
-        self.step_inputs = [[self._layer_input() for _ in runner.radix_layers] for _ in range(self.steps)]
+        self.step_inputs = [
+            [self._layer_input(layer) for layer in range(len(runner.radix_layers))] for _ in range(self.steps)
+        ]
         self.trees: dict[int, Any] = {}
 
     def padded(self, rows: int) -> int:

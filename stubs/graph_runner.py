@@ -18,68 +18,11 @@ import torch
 
 from stubs import sglang, sglang_graph
 from stubs.graph import Graph, HostRead
+from stubs.graph_buffers import Buffers
+from stubs.layer import layer_of
 from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.world import World
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Buffers:
-    """The static inputs, as long as the largest batch: int64 but for ``seq_lens``, whose dtype is the release's.
-
-    ``req_pool_indices``, ``seq_lens``, ``seq_lens_cpu`` (on the host), ``extend_seq_lens`` (int32): a request each;
-    the others: a token each. ``mamba_track_indices`` is one that SGLang's view asks for.
-    """
-
-    input_ids: torch.Tensor
-    positions: torch.Tensor
-    out_cache_loc: torch.Tensor
-    req_pool_indices: torch.Tensor
-    seq_lens: torch.Tensor
-    seq_lens_cpu: torch.Tensor
-    extend_seq_lens: torch.Tensor
-    encoder_lens: None = None
-    mamba_track_indices: None = None
-
-    @classmethod
-    def make(
-        cls, requests: int, tokens: int, width: int, fill: int, device: str, locations: int | None = None
-    ) -> Buffers:
-        """``locations``: as many as tokens, where not given."""
-
-        def zeros(size: int) -> torch.Tensor:
-            return torch.zeros(size, dtype=torch.int64, device=device)
-
-        dtype = sglang_graph.lengths_dtype()
-        return cls(
-            input_ids=zeros(tokens),
-            positions=zeros(tokens),
-            out_cache_loc=zeros(locations or tokens),
-            req_pool_indices=zeros(requests),
-            seq_lens=torch.full((requests,), fill, dtype=dtype, device=device),
-            seq_lens_cpu=torch.full((requests,), fill, dtype=dtype),
-            extend_seq_lens=torch.full((requests,), width, dtype=torch.int32, device=device),
-        )
-
-    def pad(self, fill: int, width: int) -> None:
-        """Make every row one of padding. Input ids stay as they were, as in SGLang: nobody reads them."""
-        for tensor in (self.positions, self.out_cache_loc, self.req_pool_indices):
-            tensor.zero_()
-        self.seq_lens.fill_(fill)
-        self.seq_lens_cpu.fill_(fill)
-        self.extend_seq_lens.fill_(width)
-
-    def fill(self, batch: Any) -> None:
-        """The live rows of ``batch``, which come first."""
-        size, tokens = batch.batch_size, len(batch.positions)
-        self.req_pool_indices[:size].copy_(batch.req_pool_indices)
-        self.seq_lens[:size].copy_(batch.seq_lens)
-        if batch.seq_lens_cpu is not None:
-            self.seq_lens_cpu[:size].copy_(batch.seq_lens_cpu)
-        if batch.input_ids is not None:  # a draft's first ones are drawn from what it starts with
-            self.input_ids[:tokens].copy_(batch.input_ids)
-        self.positions[:tokens].copy_(batch.positions)
-        self.out_cache_loc[: len(batch.out_cache_loc)].copy_(batch.out_cache_loc)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +53,7 @@ class GraphRunner:
         self.backend.init_cuda_graph_state(self.requests, self.requests * width)
         self.fill = sglang_graph.fill_value(backend)
         self.buffers = self._buffers()
-        self.inputs = [self._layer_input() for _ in runner.radix_layers]
+        self.inputs = [self._layer_input(layer) for layer in range(len(runner.radix_layers))]
         self.captured: dict[int, Captured] = {}
         self.size = 0  # of the graph that the next replay takes, padding included
         self.loaded: Any = None  # the batch that it was loaded for
@@ -126,10 +69,11 @@ class GraphRunner:
         return [read for captured in self.captured.values() for read in captured.graph.host_reads]
 
     def can_run_graph(self, batch: Any) -> bool:
-        """SGLang's rule: no more requests than were captured, of as many rows each where the release asks."""
+        """SGLang's rule: no more requests than were captured, of as many rows each where the release asks, each with an encoder."""
         width = getattr(batch.spec_info, "num_tokens_per_req", 0) or 0
         fits = width <= 0 or width == self.width or not sglang_graph.asks_for_width()
-        return batch.batch_size <= self.requests and fits
+        encoders = self.buffers.encoder_lens is None or bool((batch.encoder_lens > 0).all())
+        return batch.batch_size <= self.requests and fits and encoders
 
     can_run = can_run_graph
 
@@ -184,7 +128,8 @@ class GraphRunner:
         return self.size_for(rows)
 
     def _buffers(self) -> Buffers:
-        return Buffers.make(self.requests, self.requests * self.width, self.width, self.fill, self.world.device)
+        tokens, has_encoder = self.requests * self.width, bool(self.world.encoder_decoder)
+        return Buffers.make(self.requests, tokens, self.width, self.fill, self.world.device, has_encoder=has_encoder)
 
     def _spec_info(self, size: int) -> Any:
         """The spec input that this mode is captured with."""
@@ -245,6 +190,8 @@ class GraphRunner:
                 "NULL" if spec_info is None or self.world.spec_algorithm == "NGRAM" else "FULL"
             ),
         }
+        if buffers.encoder_lens is not None:
+            fields["encoder_lens"] = buffers.encoder_lens[:size]
         fields |= self._extra_fields(size)
         return sglang_graph.capture_batch(self.runner, self.backend, self.mode, **fields)
 
@@ -252,9 +199,11 @@ class GraphRunner:
         shape = (size * self.width, self.runner.model_config.hidden_size)
         return torch.zeros(shape, dtype=self.runner.dtype, device=self.world.device)
 
-    def _layer_input(self) -> LayerInput:
+    def _layer_input(self, layer: int) -> LayerInput:
+        """Static q, k and v; of cross attention no k and v, for no encoder runs in a step that is replayed."""
         world, tokens = self.world, self.requests * self.width
-        shapes = [(tokens, width) for width in world.layer_widths]
+        given = 0 if layer_of(world, layer).is_cross else tokens
+        shapes = list(zip((tokens, given, given), world.layer_widths, strict=True))
         q, k, v = (torch.zeros(shape, dtype=self.runner.dtype, device=world.device) for shape in shapes)
         return q, k, v
 

@@ -13,6 +13,7 @@ class Layer:
 
     ``chunk``: of so many positions a query sees its own chunk's alone (0 = all).
     ``temperature_len``: behind so many tokens logits are hotter, as Grok has them (0 = none).
+    ``is_cross``: it attends to the encoder's KV of a request, all of it, and to no other.
     """
 
     scaling: float
@@ -20,6 +21,7 @@ class Layer:
     logit_cap: int
     temperature_len: int
     chunk: int = 0
+    is_cross: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -42,4 +44,5 @@ def layer_of(world: World, index: int, *, on_draft: bool = False) -> Layer:
         logit_cap=0 if is_plain else world.logit_cap,
         temperature_len=0 if on_draft else world.xai_temperature_len,
         chunk=0 if is_plain or on_draft else world.attention_chunk_size,
+        is_cross=bool(world.encoder_decoder) and index % 2 == 1,
     )

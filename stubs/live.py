@@ -29,6 +29,8 @@ class LiveRequest:
 
     ``window_slots`` are the peers of ``slots`` in a pool of window layers, 0 where one was given up: the first ``evicted``
     tokens' but the ``protected`` ones, which the prefix cache holds. ``decoded`` counts steps since the last extend.
+    The first ``encoder`` of them are its encoder's, whose KV layers of cross attention alone have: the history of such a layer
+    ends there, and that of another layer holds 0 up to there.
     ``shared`` leading tokens lie in slots of another request (a prefix cache hit). ``target`` and ``draft`` are
     the histories per layer of the two models.
     """
@@ -40,6 +42,7 @@ class LiveRequest:
     length: int = 0
     written: int = 0
     shared: int = 0
+    encoder: int = 0
     chunking: bool = False
     window_slots: list[int] = field(default_factory=list)
     evicted: int = 0

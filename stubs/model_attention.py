@@ -73,6 +73,29 @@ class LatentAttention:
         return {**back, "cos_sin_cache": rotary.cos_sin_cache, "is_neox": rotary.is_neox_style}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossAttention:
+    """Mllama's attention to what the encoder gave: K and V are handed in where it ran in this step, else None.
+
+    Where no request of the batch has an encoder the layer is not called at all, and 0 is what those get that have none.
+    Source: SGLang's models/mllama.py (skip_cross_attention, full_text_row_masked_out_mask), which asks the device whether
+    to call it, and calls it always while a graph is captured; that batch alone has no lengths on the host.
+    """
+
+    layer: Any
+
+    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, forward_batch: Any, **kwargs: Any) -> Any:
+        lens, told = forward_batch.encoder_lens, forward_batch.encoder_lens_cpu
+        if lens is None or (told is not None and not any(told)):
+            return torch.zeros_like(q)
+        given = (k, v) if len(k) else (None, None)
+        out = self.layer(q, *given, forward_batch, **kwargs)
+        has_encoder = lens != 0
+        if not forward_batch.forward_mode.is_decode():
+            has_encoder = has_encoder.repeat_interleave(forward_batch.extend_seq_lens)
+        return out.flatten(1) * has_encoder[:, None]
+
+
 def sinks_of(world: World, layer: int) -> torch.Tensor:
     """The sinks of layer ``layer`` on the host: weights, which are a part of the world and not of the program's data.
 
@@ -88,6 +111,7 @@ def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
     if world.kv_lora_rank:
         rotary = rotary_of(world)
         layers = [LatentAttention(layer, world, _dense(world, index), rotary) for index, layer in enumerate(layers)]
+    layers = [CrossAttention(layer) if getattr(layer, "is_cross_attention", False) else layer for layer in layers]
     if world.kv_scale:
         layers = [SpentAttention(layer) for layer in layers]
     if world.sinks and not is_draft:

@@ -11,6 +11,7 @@ import torch
 from stubs.draft_steps import DraftRun
 from stubs.graph_prefill import PrefillGraphRunner
 from stubs.graph_runner import GraphRunner
+from stubs.layer import Layer
 from stubs.live import LiveRequest
 
 
@@ -22,6 +23,9 @@ class RowPlan:
     None where the tokens are a causal run; its last ``fill`` nodes are no drafts, but what fills its rows up (see
     `stubs.ngram_tree`). ``copies`` are slots that hold the same as some of the prefix's; ``reach``
     is how many entries of the request's row the step works with, where they are more than prefix and count.
+
+    The prefix begins with what the request's encoder gave. Where this step runs the encoder, ``encoded_at`` is where its
+    tokens begin in k and v of the layers of cross attention; None where their KV lies in the pool already.
     """
 
     live: LiveRequest
@@ -32,6 +36,29 @@ class RowPlan:
     fill: int = 0
     copies: tuple[int, ...] = ()
     reach: int = 0
+    encoded_at: int | None = None
+
+    @property
+    def known(self) -> int:
+        """KV rows that were there before the step: the prefix, without what the encoder gives in it."""
+        return self.prefix if self.encoded_at is None else 0
+
+    def given(self, layer: Layer) -> slice:
+        """The rows of the layer's k and v that are this request's."""
+        if not layer.is_cross:
+            return slice(self.start, self.start + self.count)
+        return slice(0) if self.encoded_at is None else slice(self.encoded_at, self.encoded_at + self.live.encoder)
+
+    def written(self, layer: Layer) -> list[int]:
+        """The slots that they are stored in."""
+        if not layer.is_cross:
+            return self.live.slots[self.prefix : self.prefix + self.count]
+        return [] if self.encoded_at is None else self.live.slots[: self.live.encoder]
+
+    def readable(self, layer: Layer) -> list[int]:
+        """The slots that the layer may read for this request: its encoder's, or those of its own tokens."""
+        encoder = self.live.encoder
+        return self.live.slots[:encoder] if layer.is_cross else self.live.slots[encoder : self.prefix + self.count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +97,11 @@ class StepPlan:
     def tokens(self) -> int:
         return sum(row.count for row in self.rows)
 
+    @property
+    def encoded(self) -> int:
+        """Tokens that the step's encoder gives: rows of k and v of the layers of cross attention."""
+        return sum(row.live.encoder for row in self.rows if row.encoded_at is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class RowInput:
@@ -80,13 +112,14 @@ class RowInput:
     cached_from: int | None = None
     cached: int = 0
     more: bool = False
+    encoder: int = 0
 
 
 def extend_mode(rows: Sequence[RowInput], parts: Sequence[RowPlan]) -> str:
     """What an extend of these rows is called: chunked, over a prefix, or plain."""
     if any(row.more or part.live.chunking for row, part in zip(rows, parts, strict=True)):
         return "extend_chunked"
-    return "extend_prefix" if any(part.prefix for part in parts) else "extend"
+    return "extend_prefix" if any(part.known for part in parts) else "extend"
 
 
 def describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
@@ -102,4 +135,7 @@ def describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
     described["prefix"] = [part.prefix for part in parts]
     described["count"] = [part.count for part in parts]
     described["slots"] = [part.live.slots[: part.prefix + part.count] for part in parts]
+    if getattr(forward_batch, "encoder_lens", None) is not None:
+        described["encoder"] = [part.live.encoder for part in parts]
+        described["encoded"] = [part.encoded_at is not None for part in parts]
     return described

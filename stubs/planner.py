@@ -39,13 +39,13 @@ class Planner:
             seq_lens_cpu=torch.tensor(lengths, dtype=torch.int64),
             seq_lens_sum=sum(lengths),
             orig_seq_lens=torch.tensor(lengths, dtype=torch.int32, device=device),
-            multimodal_inputs=[None] * len(parts),
+            multimodal_inputs=[part.live.record.multimodal_inputs for part in parts],
             **fields,
         )
 
     def locations(self, parts: Sequence[RowPlan]) -> torch.Tensor:
-        """int64 [tokens] on device: the slots that a step's new tokens are written to."""
-        return self.indices([s for part in parts for s in part.live.slots[part.prefix : part.prefix + part.count]])
+        """int64 [tokens] on device: the slots that a step's new tokens are written to, its encoders' included."""
+        return self.indices([s for part in parts for s in part.live.slots[part.known : part.prefix + part.count]])
 
     def indices(self, values: Sequence[int]) -> torch.Tensor:
         """int64 on device, as SGLang holds rows and slots."""

@@ -29,6 +29,7 @@ FAKE_ONLY = (
     "deterministic",
     "wrapper",
     "window_tokens",
+    "encoder_decoder",
 )
 
 

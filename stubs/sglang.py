@@ -268,6 +268,7 @@ def radix_attention(world: World, layer_id: int, *, on_draft: bool = False) -> A
         logit_cap=float(like.logit_cap),
         sliding_window_size=like.window or -1,
         use_irope=bool(like.chunk),
+        is_cross_attention=like.is_cross,
     )
     if world.kv_scale:  # as SGLang's KV cache quantisation method leaves them on the layer
         layer.k_scale, layer.v_scale = (torch.tensor(scale, device=world.device) for scale in world.kv_scales)

@@ -109,7 +109,7 @@ def plan_capture(backend: Any, batch: Any) -> None:
             len(batch.positions),
             batch.req_pool_indices,
             batch.seq_lens,
-            None,
+            batch.encoder_lens,
             batch.forward_mode,
             batch.spec_info,
         )
@@ -141,7 +141,7 @@ def plan_replay(backend: Any, view: Any) -> None:
             view.req_pool_indices,
             view.seq_lens,
             view.seq_lens_sum,
-            None,
+            view.encoder_lens,
             view.forward_mode,
             view.spec_info,
             seq_lens_cpu=view.seq_lens_cpu,
@@ -165,7 +165,7 @@ def replay_view(batch: Any, buffers: Any, size: int, width: int, fill: int, mode
         "num_tokens": size * width,
         "seq_len_fill_value": fill,
         "capture_forward_mode": forward_mode(mode),
-        "is_encoder_decoder": False,
+        "is_encoder_decoder": buffers.encoder_lens is not None,
     }
     if build is not None:
         return build(**values, **accepted(build, global_num_tokens_cpu=None))
@@ -176,6 +176,7 @@ def replay_view(batch: Any, buffers: Any, size: int, width: int, fill: int, mode
         seq_lens=buffers.seq_lens[:size],
         seq_lens_sum=batch.seq_lens_sum + (size - batch.batch_size) * fill,
         seq_lens_cpu=buffers.seq_lens_cpu[:size],
+        encoder_lens=None if buffers.encoder_lens is None else buffers.encoder_lens[:size],
         spec_info=batch.spec_info,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stubs import sglang_chunk, sglang_latent, sglang_linear, sglang_memory
+from stubs import sglang_chunk, sglang_encoder, sglang_latent, sglang_linear, sglang_memory
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.sglang import DTYPES, accepted, find, kv_torch_dtype
@@ -81,6 +81,8 @@ def architectures(world: World) -> tuple[str, ...]:
         return (sglang_linear.ARCHITECTURE,)
     if world.attention_chunk_size:
         return (sglang_chunk.ARCHITECTURE,)
+    if world.encoder_decoder:
+        return (sglang_encoder.ARCHITECTURE,)
     if world.sinks:
         return (ALWAYS,)
     return (OPT_IN, ALWAYS) if world.window_tokens else (OPT_IN,)

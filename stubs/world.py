@@ -44,6 +44,8 @@ class World:
     of attention (0: all come behind the last), and ``num_layers`` counts those of attention alone.
     ``attention_chunk_size`` n: local attention, as Llama 4 has it: a query sees the keys of its own chunk of n positions alone
     (0 = none); ``alternate_layers`` 1 leaves every second layer without chunks, and ``window_tokens`` pools the others.
+    ``encoder_decoder`` 1: a model with an encoder, as Mllama is: every second layer attends, without a causal mask, to what its
+    encoder gave for the request, and to that alone; the others to the request's own tokens.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
     at once; its draft model is not driven.
@@ -92,6 +94,7 @@ class World:
     linear_before: int = 0
     prefill_graph: int = 0
     attention_chunk_size: int = 0
+    encoder_decoder: int = 0
 
     @property
     def pair(self) -> str:

@@ -64,6 +64,7 @@ _BOUNDS = (
     ("linear_before", 0, 8),
     ("prefill_graph", 0, 4096),
     ("attention_chunk_size", 0, 65536),
+    ("encoder_decoder", 0, 1),
 )
 
 # What models with latent attention do not have, or what was not tried with them yet.
@@ -80,6 +81,7 @@ NOT_LATENT = (
     "v_head_dim",
     "wrapper",
     "attention_chunk_size",
+    "encoder_decoder",
 )
 
 
@@ -88,6 +90,21 @@ NOT_LINEAR = ("window_tokens", "sinks", "v_head_dim")
 
 # What no model with local attention has beside it.
 NOT_CHUNKED = ("sliding_window", "logit_cap", "xai_temperature_len", "sinks", "v_head_dim", "linear_before")
+
+# What no model with an encoder has beside it, what SGLang refuses with one, or what was not tried with one yet.
+NOT_ENCODED = (
+    "sliding_window",
+    "logit_cap",
+    "alternate_layers",
+    "xai_temperature_len",
+    "sinks",
+    "v_head_dim",
+    "attention_chunk_size",
+    "wrapper",
+    "prefill_graph",
+    "kv_dtype",
+    "spec_algorithm",
+)
 
 
 def plans_prefill(world: World) -> bool:
@@ -111,6 +128,7 @@ def _faults(world: World) -> Iterator[str]:
     yield from _faults_of_latent(world)
     yield from _faults_of_linear(world)
     yield from _faults_of_chunk(world)
+    yield from _faults_of_encoder(world)
     yield from _faults_of_window_pool(world)
     yield from _faults_of_graph(world)
     fault = speculation.fault_of(world.spec_algorithm, world.spec_steps, world.spec_topk, world.spec_draft_tokens)
@@ -194,6 +212,25 @@ def _faults_of_chunk(world: World) -> Iterator[str]:
             yield f"world.{name} is {value} with attention_chunk_size {chunk}; expected 0: no such model has both"
     if world.wrapper == "linear":
         yield f"world.wrapper is 'linear' with attention_chunk_size {chunk}; expected '' or 'tbo': no such model has both"
+
+
+def _faults_of_encoder(world: World) -> Iterator[str]:
+    if not world.encoder_decoder:
+        return
+    if world.num_layers < 2:
+        yield f"world.num_layers is {world.num_layers} with encoder_decoder 1; expected 2 or more: every second is the encoder's"
+    if world.page_size != 1:
+        yield (
+            f"world.page_size is {world.page_size} with encoder_decoder 1; expected 1: SGLang takes a decode's last page "
+            "from the length without the encoder's tokens"
+        )
+    if not world.save_kv_cache:
+        yield "world.save_kv_cache is 0 with encoder_decoder 1; expected 1: such a model leaves its KV to its layers"
+    plain = {field.name: field.default for field in fields(world)}
+    for name in NOT_ENCODED:
+        value = getattr(world, name)
+        if value != plain[name]:
+            yield f"world.{name} is {value!r} with encoder_decoder 1; expected {plain[name]!r}"
 
 
 def _faults_of_window_pool(world: World) -> Iterator[str]:

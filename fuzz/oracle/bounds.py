@@ -18,7 +18,7 @@ from stubs.guards import Guard
 from stubs.interpreter_log import Batch, RequestRows, SlotPolicy, Violation
 from stubs.kernels.contract import ContractBreach
 from stubs.kv_memory import KVBuffer, kv_memory
-from stubs.layer import layer_of
+from stubs.layer import Layer, layer_of
 from stubs.plan import RowPlan, StepPlan
 from stubs.sglang_latent_store import IN_ANOTHERS_PLACE
 
@@ -109,13 +109,13 @@ def _kv_policy(plan: StepPlan, buffer: KVBuffer) -> SlotPolicy:
     # Of a model with chunks SGLang says their size for a window that no layer has: who may see what, outputs tell.
     is_chunked = getattr(plan.runner, "attention_chunk_size", None) is not None
     everywhere = 0 if is_chunked else getattr(plan.runner, "sliding_window_size", None) or 0
-    window = everywhere if world is None else layer_of(world, buffer.layer).window
+    layer = Layer(1.0, everywhere, 0, 0) if world is None else layer_of(world, buffer.layer)
+    window = layer.window
     own = []
     for row in plan.rows:
         first = max(0, row.prefix - window) if window else 0  # the first new token sees itself and ``window`` before it
-        slots = row.live.slots[: row.prefix + row.count]
-        written = slots[row.prefix :] if world is None or world.save_kv_cache else ()
-        readable = [*slots[first:], *row.copies]
+        written = row.written(layer) if world is None or world.save_kv_cache else ()
+        readable = [*row.readable(layer)[first:], *row.copies]
         own.append(_rows(len(buffer.tensor), row, buffer.rows(readable), buffer.rows(written)))
     padding = _padding(plan, len(buffer.tensor), [0, *buffer.rows(_slots_of_row_0(plan))], [0])
     return _policy(buffer.name, buffer.tensor, own, padding)

@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.finding import TIMES_NEARER, TIMES_TOLERANCE, Signature
-from fuzz.oracle.rule import EXPLANATIONS, SCALE_EXPLANATIONS, SEVERAL_LEFT_OUT, Rule, mask_of, of_chunks
+from fuzz.oracle.rule import (
+    ENCODER_EXPLANATIONS,
+    EXPLANATIONS,
+    SCALE_EXPLANATIONS,
+    SEVERAL_LEFT_OUT,
+    Rule,
+    mask_of,
+    of_chunks,
+)
 from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import kv_memory
 from stubs.layer import layer_of
@@ -23,7 +31,7 @@ from stubs.live import History
 from stubs.model_attention import sinks_of
 from stubs.plan import RowPlan
 from stubs.quantised import as_stored
-from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend
+from stubs.reference import CUDA_TOLERANCES, TOLERANCES, attend, visible
 from stubs.sglang import kv_torch_dtype
 from stubs.tap import Tap
 from stubs.world import World
@@ -162,6 +170,8 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     """The first wrong rule under which every wrong row is right; the right one if there is none."""
     kinds = SCALE_EXPLANATIONS + EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
+    if view.world.encoder_decoder:
+        kinds += ENCODER_EXPLANATIONS
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
         for rule in (kind, *_own_as_given(view, kind)):
             if _is_explained(view, wrong, rule):
@@ -229,6 +239,8 @@ def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
 
 def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tensor:
     """float64 [count, heads, dim]: attention of the row's queries over its committed KV and its own new KV."""
+    if rule.knows_no_encoder:
+        return _without_encoder(view, tap, row)
     world, heads = view.world, view.world.num_kv_heads
     layer = layer_of(world, tap.layer_index, on_draft=view.plan.on_draft)
     has_sinks = world.sinks and not view.plan.on_draft and rule.sinks_counted
@@ -236,14 +248,14 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
     held = _held(view, tap, row, rule) if rule.pool else histories[tap.layer_index]
     history = held.first(row.prefix)
     rows = slice(row.start, row.start + row.count)
-    k = tap.k.reshape(view.plan.tokens, heads, world.head_dim)[rows]
-    v = tap.v.reshape(view.plan.tokens, heads, world.v_dim)[rows]
-    if rule.pool and not rule.own_as_given:
+    k = tap.k.reshape(len(tap.k), heads, world.head_dim)[row.given(layer)]
+    v = tap.v.reshape(len(tap.v), heads, world.v_dim)[row.given(layer)]
+    if rule.pool and not rule.own_as_given and not layer.is_cross:
         k, v = held.k[row.prefix :], held.v[row.prefix :]
     elif not rule.own_as_given:
         k, v = as_stored(world, k, "K"), as_stored(world, v, "V")
     mask = mask_of(layer, row, rule)
-    if rule.counts_own_twice:
+    if rule.counts_own_twice and not layer.is_cross:
         k, v = torch.cat([k, k]), torch.cat([v, v])
         seen = torch.ones(row.count, row.count, dtype=torch.bool)
         mask = torch.cat([mask[:, : row.prefix], seen, mask[:, row.prefix :]], dim=1)
@@ -257,6 +269,16 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
         temperature_len=0 if rule.ignores_temperature else layer.temperature_len,
         sinks=sinks_of(world, tap.layer_index).double() + math.log(rule.sinks_counted) if has_sinks else None,
     )
+
+
+def _without_encoder(view: StepView, tap: Tap, row: RowPlan) -> torch.Tensor:
+    """The same as `_expected` where a backend takes the first entries of the request's row for those of its own tokens."""
+    world, layer = view.world, layer_of(view.world, tap.layer_index)
+    length = row.prefix + row.count - row.live.encoder
+    held = _held(view, tap, replace(row, prefix=length, count=0), Rule())
+    q = tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[row.start : row.start + row.count]
+    seen = torch.ones(row.count, length, dtype=torch.bool) if layer.is_cross else visible(row.count, length)
+    return attend(q, held.k, held.v, scale=layer.scaling, mask=seen)
 
 
 def _held(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> History:

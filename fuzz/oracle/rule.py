@@ -30,6 +30,8 @@ class Rule:
     ignores_temperature: bool = False
     sinks_counted: int = 1  # how often a sink takes its weight
     ignores_tree: bool = False
+    knows_no_encoder: bool = False  # all layers read a row's first entries, as many as the request's own tokens
+    masks_encoder: bool = False  # a causal mask over an encoder's tokens, the last query at the last of them
     sees_future: bool = False  # no causal mask: the step's own later keys, too
     split: int = 0  # of a request that two halves of a batch share: its first so many tokens, which see no later ones
     keys_hidden: int = 0  # newest committed keys that no query sees
@@ -56,6 +58,11 @@ EXPLANATIONS = (
     Rule(("own_kv_unseen",), ignores_own=True),
     Rule(("newest_prefix_key_unseen",), keys_hidden=1),
     Rule(("own_kv_counted_twice",), counts_own_twice=True),
+)
+# In models that have one.
+ENCODER_EXPLANATIONS = (
+    Rule(("encoder_masked",), masks_encoder=True),
+    Rule(("encoder_ignored",), knows_no_encoder=True),
 )
 # Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
 SCALE_EXPLANATIONS = (Rule(("stored_kv_wrong",), pool="scaled"), Rule(("kv_scale_ignored",), pool="unscaled"))
@@ -90,6 +97,8 @@ def of_chunks(chunk: int) -> tuple[Rule, ...]:
 def mask_of(layer: Layer, row: RowPlan, rule: Rule) -> torch.Tensor:
     """bool [count, prefix + count]. Over a tree no window is drawn: see the generator's worlds."""
     length = row.prefix + row.count
+    if layer.is_cross:
+        return _encoder_mask(row, rule)
     positions = torch.arange(length)
     if row.tree is not None and not rule.ignores_tree:
         mask = torch.ones(row.count, length, dtype=torch.bool)
@@ -110,6 +119,20 @@ def mask_of(layer: Layer, row: RowPlan, rule: Rule) -> torch.Tensor:
         mask[:, : row.prefix] = False
     elif rule.keys_hidden:
         mask[:, max(0, row.prefix - rule.keys_hidden) : row.prefix] = False
+    mask[:, : row.live.encoder] = False
+    return mask
+
+
+def _encoder_mask(row: RowPlan, rule: Rule) -> torch.Tensor:
+    """bool [count, encoder]: a layer of cross attention sees all of its encoder."""
+    length = row.live.encoder
+    mask = torch.ones(row.count, length, dtype=torch.bool)
+    if rule.masks_encoder:
+        mask &= torch.arange(length) <= torch.arange(length - row.count, length)[:, None]
+    if rule.ignores_prefix:
+        mask[:] = False
+    elif rule.keys_hidden:
+        mask[:, max(0, length - rule.keys_hidden) :] = False
     return mask
 
 

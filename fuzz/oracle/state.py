@@ -18,6 +18,7 @@ import torch
 from fuzz.finding import Signature
 from fuzz.oracle.view import Fault, StepView
 from stubs.kv_memory import KVBuffer, kv_memory
+from stubs.layer import layer_of
 from stubs.tap import Tap
 
 WRAPPERS_MAX = 3  # two-batch overlap's over linear layers' over two halves
@@ -77,11 +78,10 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
     if any(violation.access != "load" or violation.kind == "hole" for violation in view.strays.violations):
         return []
     plan = view.plan
-    slots = _locations(view)
     memory = kv_memory(plan.runner.token_to_kv_pool)
     faults = []
     for before, buffer in zip(view.kv_before, memory, strict=True):
-        loc = buffer.rows_at(slots)
+        loc = _locations(view, buffer)
         outside = torch.ones(len(before), dtype=torch.bool, device=loc.device)
         outside[loc] = False
         if plan.may_pad:
@@ -93,7 +93,7 @@ def kv_written_where_told(view: StepView) -> list[Fault]:
             faults.append(_kv_fault(view, "stray_kv_write", buffer.name, where))
     for tap in view.taps:
         for buffer in (buffer for buffer in memory if buffer.layer == tap.layer_index):
-            loc, wanted = buffer.rows_at(slots), _stored(view, buffer, tap)
+            loc, wanted = _locations(view, buffer), _stored(view, buffer, tap)
             wrong = _rows_differ(buffer.tensor[loc], wanted)
             if bool(wrong.any()):
                 kind = "kv_stored_unscaled" if _is_unscaled(view, buffer, tap, loc) else "kv_not_written"
@@ -120,9 +120,8 @@ def restore_kv(view: StepView) -> None:
 
     What was stored without its scale stays so: a backend that reads it without as well is right.
     """
-    slots = _locations(view)
     for buffer, before in zip(kv_memory(view.plan.runner.token_to_kv_pool), view.kv_before, strict=True):
-        loc = buffer.rows_at(slots)
+        loc = _locations(view, buffer)
         taps = [tap for tap in view.taps if tap.layer_index == buffer.layer]
         kept = [_stored(view, buffer, tap, scaled=not _is_unscaled(view, buffer, tap, loc)) for tap in taps]
         buffer.tensor.copy_(before)
@@ -131,9 +130,9 @@ def restore_kv(view: StepView) -> None:
 
 
 def _stored(view: StepView, buffer: KVBuffer, tap: Tap, *, scaled: bool = True) -> torch.Tensor:
-    """[tokens, num_kv_heads, head_dim]: what the buffer is to hold of the step's tokens."""
+    """[tokens, num_kv_heads, head_dim]: what the buffer is to hold of the step's tokens, or of its encoders'."""
     new, scale = (tap.k, view.world.kv_scales[0]) if buffer.half == "K" else (tap.v, view.world.kv_scales[1])
-    return buffer.encode(new.reshape(view.plan.tokens, *buffer.tensor.shape[1:]), scale if scaled else 1.0)
+    return buffer.encode(new.reshape(len(new), *buffer.tensor.shape[1:]), scale if scaled else 1.0)
 
 
 def _is_unscaled(view: StepView, buffer: KVBuffer, tap: Tap, loc: torch.Tensor) -> bool:
@@ -145,10 +144,11 @@ def _is_unscaled(view: StepView, buffer: KVBuffer, tap: Tap, loc: torch.Tensor) 
     return bool(_rows_differ(held, scaled).any()) and not bool(_rows_differ(held, plain).any())
 
 
-def _locations(view: StepView) -> torch.Tensor:
-    """int64 [tokens] on device: the slots of the step's new tokens, in the order of its rows."""
-    slots = [slot for row in view.plan.rows for slot in row.live.slots[row.prefix : row.prefix + row.count]]
-    return torch.tensor(slots, dtype=torch.int64, device=view.world.device)
+def _locations(view: StepView, buffer: KVBuffer) -> torch.Tensor:
+    """int64 [tokens] on device: the buffer's rows for what the step gives its layer, in the order of its requests."""
+    layer = layer_of(view.world, buffer.layer, on_draft=view.plan.on_draft)
+    slots = [slot for row in view.plan.rows for slot in row.written(layer)]
+    return buffer.rows_at(torch.tensor(slots, dtype=torch.int64, device=view.world.device))
 
 
 def _rows_differ(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
