@@ -105,6 +105,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "is_old": version < OLD,
         "window": world.sliding_window,
         "chunk": world.attention_chunk_size,
+        "encoder": bool(world.encoder_decoder),
         "logit_cap": world.logit_cap,
         "dtype": world.dtype,
         "seed": program.seed,
@@ -119,6 +120,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "tolerance": TOLERANCES[world.dtype],
         "calls": [_call(step) for step in steps],
         "last_prefix": list(steps[-1].prefix) if steps else [],
+        "last_encoder": list(steps[-1].encoder) if steps else [],
         **_exception(finding),
     }
     texts = templates()
@@ -213,7 +215,8 @@ def _tuple(*texts: str) -> str:
 
 def _call(step: ScriptStep) -> str:
     values = f"rows={list(step.rows)}, prefix={list(step.prefix)}, own={_own(step)}"
-    return f'step(runner, "{step.mode}", {values}{"" if step.host else ", host=False"})'
+    encoder = f", encoder={list(step.encoder)}" if step.encoder else ""
+    return f'step(runner, "{step.mode}", {values}{encoder}{"" if step.host else ", host=False"})'
 
 
 def _own(step: ScriptStep) -> str:

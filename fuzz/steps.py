@@ -18,7 +18,8 @@ class ScriptStep:
     """One batch on the target model. Request i owns row ``rows[i]`` and slots ``slots[i]``, in token order.
 
     The first ``prefix[i]`` slots were written by earlier steps; the step writes the others. ``host`` says whether the
-    lengths are also told to the host.
+    lengths are also told to the host. The first ``encoder[i]`` slots hold what an encoder gave; in this step, where
+    ``prefix[i]`` is 0. Empty in worlds without.
     """
 
     mode: str
@@ -26,6 +27,7 @@ class ScriptStep:
     prefix: tuple[int, ...]
     slots: tuple[tuple[int, ...], ...]
     host: bool = True
+    encoder: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class _Owner:
     row: int
     slots: tuple[int, ...]
     length: int
+    encoder: int = 0
 
 
 @dataclass(slots=True)
@@ -49,20 +52,25 @@ class _Server:
         prefix = tuple(batch["prefix"])
         slots = tuple(tuple(own) for own in batch["slots"])
         rows = tuple(batch["req_pool_indices"][: len(requests)])  # padding is left out
+        encoder = tuple(batch.get("encoder", [0] * len(requests)))
         for index, request in enumerate(requests):
             written = op.accepts[index] if isinstance(op, Verify) else counts[index]
-            self.owners[request] = _Owner(rows[index], slots[index], prefix[index] + written)
+            self.owners[request] = _Owner(rows[index], slots[index], prefix[index] + written, encoder[index])
             self.used = max(self.used, *slots[index])
-        return ScriptStep(batch["forward_mode"], rows, prefix, slots, batch["seq_lens_cpu"] is not None)
+        new = batch.get("encoded", [False] * len(requests))
+        prefix = tuple(0 if is_new else known for known, is_new in zip(prefix, new, strict=True))
+        host = batch["seq_lens_cpu"] is not None
+        return ScriptStep(batch["forward_mode"], rows, prefix, slots, host, encoder if "encoder" in batch else ())
 
     def guess(self, op: Op, host: bool) -> ScriptStep:
         """The batch that ``op`` would have had, on slots that nobody used."""
         new = _new_tokens(self.program, op)
+        encoders = {row.request: row.encoder for row in getattr(op, "rows", ())}
         for request, _ in new:
             if request not in self.owners:
                 taken = {owner.row for owner in self.owners.values()}
                 row = next(row for row in range(1, len(taken) + 2) if row not in taken)
-                self.owners[request] = _Owner(row, (), 0)
+                self.owners[request] = _Owner(row, (), 0, encoders.get(request, 0))
         owners = [self._grown(request, count) for request, count in new]
         mode = "TARGET_VERIFY" if isinstance(op, Verify) else op.kind.upper()
         return ScriptStep(
@@ -71,6 +79,7 @@ class _Server:
             tuple(owner.length for owner in owners),
             tuple(owner.slots for owner in owners),
             host,
+            tuple(owner.encoder for owner in owners) if self.program.world.encoder_decoder else (),
         )
 
     def _grown(self, request: int, count: int) -> _Owner:

@@ -77,7 +77,7 @@ class Scheduler:
             self.slots.reserve(live, live.length + row.tokens)
             # The encoder runs once for a request, where nothing of it is known.
             new, at = (live.encoder, encoded) if live.encoder and not live.length else (0, None)
-            parts.append(RowPlan(live, start, row.tokens - new, live.length + new, encoded_at=at))
+            parts.append(RowPlan(live, start, row.tokens - new, live.length + new, encoder=live.encoder, encoded_at=at))
             start, encoded = start + row.tokens - new, encoded + new
         return parts
 
@@ -103,9 +103,7 @@ class Scheduler:
         for part, length in zip(parts, lengths, strict=True):
             sglang_batch.mark_extend_range(part.live.record, part.prefix, length)
         if self.world.encoder_decoder:
-            sglang_encoder.without_encoders(
-                batch, [part.live.encoder for part in parts], [part.count for part in parts]
-            )
+            sglang_encoder.without_encoders(batch, [part.encoder for part in parts], [part.count for part in parts])
         batch.decoding_reqs = [part.live.record for part in parts[len(parts) - decoding :]] if decoding else None
         graph = None if on_draft else self.server.graphs.prefill
         return self.planner.step(mode, parts, batch, on_draft=on_draft, graph=graph)
@@ -115,11 +113,11 @@ class Scheduler:
     def decode(self, requests: Sequence[int], padding: Padding = UNPADDED) -> Iterator[StepPlan]:
         """A token for each request."""
         running = self._running(requests, 1)
-        parts = [RowPlan(live, i, 1, live.length) for i, live in enumerate(running)]
-        lengths = [part.prefix + 1 - part.live.encoder for part in parts]
+        parts = [RowPlan(live, i, 1, live.length, encoder=live.encoder) for i, live in enumerate(running)]
+        lengths = [part.prefix + 1 - part.encoder for part in parts]
         batch = self.planner.batch("DECODE", parts, lengths, out_cache_loc=self.planner.locations(parts))
         if self.world.encoder_decoder:
-            sglang_encoder.tell_encoders(batch, [part.live.encoder for part in parts])
+            sglang_encoder.tell_encoders(batch, [part.encoder for part in parts])
         yield self.planner.padded("decode", parts, batch, padding, graph=self.server.graphs.target)
         for live in running:
             live.length += 1

@@ -24,7 +24,7 @@ class RowPlan:
     `stubs.ngram_tree`). ``copies`` are slots that hold the same as some of the prefix's; ``reach``
     is how many entries of the request's row the step works with, where they are more than prefix and count.
 
-    The prefix begins with what the request's encoder gave. Where this step runs the encoder, ``encoded_at`` is where its
+    The prefix begins with ``encoder`` tokens of the request's encoder. Where this step runs the encoder, ``encoded_at`` is where its
     tokens begin in k and v of the layers of cross attention; None where their KV lies in the pool already.
     """
 
@@ -36,6 +36,7 @@ class RowPlan:
     fill: int = 0
     copies: tuple[int, ...] = ()
     reach: int = 0
+    encoder: int = 0
     encoded_at: int | None = None
 
     @property
@@ -47,18 +48,18 @@ class RowPlan:
         """The rows of the layer's k and v that are this request's."""
         if not layer.is_cross:
             return slice(self.start, self.start + self.count)
-        return slice(0) if self.encoded_at is None else slice(self.encoded_at, self.encoded_at + self.live.encoder)
+        return slice(0) if self.encoded_at is None else slice(self.encoded_at, self.encoded_at + self.encoder)
 
     def written(self, layer: Layer) -> list[int]:
         """The slots that they are stored in."""
         if not layer.is_cross:
             return self.live.slots[self.prefix : self.prefix + self.count]
-        return [] if self.encoded_at is None else self.live.slots[: self.live.encoder]
+        return [] if self.encoded_at is None else self.live.slots[: self.encoder]
 
     def readable(self, layer: Layer) -> list[int]:
         """The slots that the layer may read for this request: its encoder's, or those of its own tokens."""
-        encoder = self.live.encoder
-        return self.live.slots[:encoder] if layer.is_cross else self.live.slots[encoder : self.prefix + self.count]
+        entries = slice(self.encoder) if layer.is_cross else slice(self.encoder, self.prefix + self.count)
+        return self.live.slots[entries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class StepPlan:
     @property
     def encoded(self) -> int:
         """Tokens that the step's encoder gives: rows of k and v of the layers of cross attention."""
-        return sum(row.live.encoder for row in self.rows if row.encoded_at is not None)
+        return sum(row.encoder for row in self.rows if row.encoded_at is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,6 @@ def describe(parts: Sequence[RowPlan], forward_batch: Any) -> dict[str, Any]:
     described["count"] = [part.count for part in parts]
     described["slots"] = [part.live.slots[: part.prefix + part.count] for part in parts]
     if getattr(forward_batch, "encoder_lens", None) is not None:
-        described["encoder"] = [part.live.encoder for part in parts]
+        described["encoder"] = [part.encoder for part in parts]
         described["encoded"] = [part.encoded_at is not None for part in parts]
     return described

@@ -274,7 +274,7 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
 def _without_encoder(view: StepView, tap: Tap, row: RowPlan) -> torch.Tensor:
     """The same as `_expected` where a backend takes the first entries of the request's row for those of its own tokens."""
     world, layer = view.world, layer_of(view.world, tap.layer_index)
-    length = row.prefix + row.count - row.live.encoder
+    length = row.prefix + row.count - row.encoder
     held = _held(view, tap, replace(row, prefix=length, count=0), Rule())
     q = tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[row.start : row.start + row.count]
     seen = torch.ones(row.count, length, dtype=torch.bool) if layer.is_cross else visible(row.count, length)

@@ -119,13 +119,13 @@ def mask_of(layer: Layer, row: RowPlan, rule: Rule) -> torch.Tensor:
         mask[:, : row.prefix] = False
     elif rule.keys_hidden:
         mask[:, max(0, row.prefix - rule.keys_hidden) : row.prefix] = False
-    mask[:, : row.live.encoder] = False
+    mask[:, : row.encoder] = False
     return mask
 
 
 def _encoder_mask(row: RowPlan, rule: Rule) -> torch.Tensor:
     """bool [count, encoder]: a layer of cross attention sees all of its encoder."""
-    length = row.live.encoder
+    length = row.encoder
     mask = torch.ones(row.count, length, dtype=torch.bool)
     if rule.masks_encoder:
         mask &= torch.arange(length) <= torch.arange(length - row.count, length)[:, None]

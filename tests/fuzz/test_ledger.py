@@ -14,6 +14,7 @@ from stubs.world import World
 WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
+ENCODERS = World(encoder_decoder=1, num_layers=2)
 TINY = World(context_len=12)  # prompts up to 6 tokens, requests up to 10
 FIRST = Extend((Row(0, 5),))
 
@@ -58,6 +59,16 @@ ALLOWED: dict[str, tuple[World, tuple[Op, ...]]] = {
     ),
     "mixed with some of the running": (WORLD, (Extend((Row(0, 1), Row(1, 1))), Mixed((Row(2, 1),), (1,)))),
     "verify": (CHAIN, (FIRST, Verify((0,), (3,)), Verify((0,), (1,), draft_extend=0))),
+    "encoders, known and not": (
+        ENCODERS,
+        (
+            Extend((Row(0, 5, encoder=3), Row(1, 2))),
+            Decode((0, 1)),
+            Retract((0,)),
+            Extend((Row(0, 7, encoder=3),)),
+            Extend((Row(2, 1, 0, 3, encoder=3), Row(3, 1, 1, 2))),
+        ),
+    ),
     "borrowed pages outlive the lender": (
         World(page_size=4, max_total_tokens=16),
         (Extend((Row(0, 5),)), Extend((Row(1, 1, 0, 4),)), Finish((0,)), Extend((Row(2, 8),))),

@@ -16,6 +16,7 @@ from stubs.world import World
 WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
+ENCODERS = World(encoder_decoder=1, num_layers=2)
 FIRST = Extend((Row(0, 5),))
 
 CASES: dict[str, tuple[World, tuple[Op, ...], tuple[Op, ...]]] = {
@@ -65,6 +66,27 @@ CASES: dict[str, tuple[World, tuple[Op, ...], tuple[Op, ...]]] = {
     "verify without speculation is a decode": (WORLD, (FIRST, Verify((0,), (3,))), (FIRST, Decode((0,)))),
     "accepts are cut to the depth": (CHAIN, (FIRST, Verify((9, 0), (1, 5))), (FIRST, Verify((0,), (3,)))),
     "decode under speculation goes": (CHAIN, (FIRST, Decode((0,))), (FIRST,)),
+    "encoders go where the world has none": (
+        WORLD,
+        (Extend((Row(0, 5, encoder=3),)), Decode((0,))),
+        (FIRST, Decode((0,))),
+    ),
+    "an encoder leaves a token": (ENCODERS, (Extend((Row(0, 3, encoder=9),)),), (Extend((Row(0, 3, encoder=2),)),)),
+    "an encoder is as its prefix has it": (
+        ENCODERS,
+        (Extend((Row(0, 5, encoder=3),)), Extend((Row(1, 2, 0, 4, encoder=1), Row(2, 6, 0, 2)))),
+        (Extend((Row(0, 5, encoder=3),)), Extend((Row(1, 2, 0, 4, encoder=3), Row(2, 6, encoder=3)))),
+    ),
+    "one that comes back has the encoder that it had": (
+        ENCODERS,
+        (Extend((Row(0, 5, encoder=3), Row(1, 5))), Retract((0,)), Extend((Row(0, 6, 1, 4, encoder=1),))),
+        (Extend((Row(0, 5, encoder=3), Row(1, 5))), Retract((0,)), Extend((Row(0, 6, encoder=3),))),
+    ),
+    "chunks and mixed steps are whole where there are encoders": (
+        ENCODERS,
+        (Extend((Row(0, 5, more=1),)), Mixed((Row(1, 3),), (0,))),
+        (FIRST, Extend((Row(1, 3),))),
+    ),
     "what the pool cannot hold goes": (
         World(max_total_tokens=16, context_len=64),
         (Extend((Row(0, 9),)), Extend((Row(1, 9),)), Finish((0,))),

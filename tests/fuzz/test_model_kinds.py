@@ -8,6 +8,7 @@ import pytest
 
 from fuzz.generate import program_for
 from fuzz.limits import Limits
+from fuzz.program import Extend
 from stubs.world import World
 
 # A pair that serves window pools and sinks (see fuzz.served), and one of which no graphs are captured.
@@ -77,6 +78,34 @@ def test_chunks_are_drawn_for_backends_alone_that_are_not_refused() -> None:
     assert len(CHUNKED) >= 0.06 * 2400
     others = (program_for(seed, Limits(pairs=("triton:torch_native",))).world for seed in range(400))
     assert not any(world.attention_chunk_size for world in others)
+
+
+ENCODERS = [
+    program
+    for pair in ("fa3:flashinfer", "torch_native:fa3")
+    for program in (program_for(seed, Limits(pairs=(pair,))) for seed in range(1200))
+    if program.world.encoder_decoder
+]
+
+
+def test_encoders_are_drawn_with_what_goes_with_them() -> None:
+    worlds = [program.world for program in ENCODERS]
+    assert len(worlds) >= 0.03 * 2400
+    assert {world.num_layers for world in worlds} == {2, 3}
+    for is_one in (lambda world: world.graph, lambda world: not world.radix_cache, lambda world: world.deterministic):
+        assert sum(map(bool, map(is_one, worlds))) >= 2
+
+
+def test_batches_have_encoders_of_their_own_of_others_and_none() -> None:
+    rows = [row for program in ENCODERS for op in program.ops if isinstance(op, Extend) for row in op.rows]
+    kinds = [("none" if not row.encoder else "known" if row.cached else "new") for row in rows]
+    assert min(kinds.count(kind) for kind in ("none", "known", "new")) >= 0.05 * len(kinds)
+    assert len({row.encoder for row in rows}) >= 10
+    assert all(row.encoder < row.cached + row.tokens for row in rows)
+
+
+def test_encoders_are_drawn_seldom_where_they_are_refused() -> None:
+    assert 0 < sum(world.encoder_decoder for world in WORLDS) <= 0.03 * len(WORLDS)
 
 
 def test_linear_layers_come_first_as_sglang_serves_such_models() -> None:

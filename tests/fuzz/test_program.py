@@ -54,6 +54,7 @@ OPS = [
         '{"op":"extend","rows":[{"cached":8,"cached_from":0,"more":1,"request":1,"tokens":3}]}',
     ),
     (Mixed((Row(1, 2),), (0,)), '{"op":"mixed","requests":[0],"rows":[{"request":1,"tokens":2}]}'),
+    (Extend((Row(1, 3, encoder=2),)), '{"op":"extend","rows":[{"encoder":2,"request":1,"tokens":3}]}'),
     (Decode((0, 2)), '{"op":"decode","requests":[0,2]}'),
     (Verify((0,), (2,)), '{"accepts":[2],"draft_extend":1,"op":"verify","requests":[0]}'),
     (Idle(), '{"op":"idle"}'),
@@ -127,11 +128,11 @@ def test_what_is_refused_of_a_text(text: str, message: str) -> None:
         ('{"op":"extend","rows":{}}', "line 2: rows is {}; expected a list"),
         (
             '{"op":"extend","rows":[3]}',
-            "line 2: row is 3; expected an object with request, tokens, cached_from, cached, more",
+            "line 2: row is 3; expected an object with request, tokens, cached_from, cached, more, encoder",
         ),
         (
             '{"op":"extend","rows":[{"length":3}]}',
-            "line 2: row is {'length': 3}; expected an object with request, tokens, cached_from, cached, more",
+            "line 2: row is {'length': 3}; expected an object with request, tokens, cached_from, cached, more, encoder",
         ),
         (
             '{"op":"extend","rows":[{"request":0,"tokens":null}]}',
@@ -186,6 +187,7 @@ def test_cost_puts_the_simpler_program_first(simpler: Program) -> None:
         replace(PLAIN, world=World(dtype="bfloat16")),
         replace(PLAIN, seed=1),
         PLAIN.with_ops((Extend((Row(0, 2, more=1),)), Decode((0,)))),
+        PLAIN.with_ops((Extend((Row(0, 2, encoder=1),)), Decode((0,)))),
         PLAIN.with_ops((Extend((Row(0, 1, cached_from=1, cached=1),)), Decode((0,)))),
     ],
 )

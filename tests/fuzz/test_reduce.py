@@ -83,6 +83,19 @@ LISTED: list[tuple[reduce.Pass, tuple[Op, ...], list[tuple[Op, ...]]]] = [
         ],
     ),
     (
+        reduce.shorten,
+        (Extend((Row(1, 4, encoder=2),)),),
+        [
+            (Extend((Row(1, 1, encoder=2),)),),
+            (Extend((Row(1, 1, encoder=2),)),),
+            (Extend((Row(1, 3, encoder=2),)),),
+            (Extend((Row(1, 2),)),),
+            (Extend((Row(1, 4),)),),
+            (Extend((Row(1, 3, encoder=1),)),),
+            (Extend((Row(1, 4, encoder=1),)),),
+        ],
+    ),
+    (
         reduce.plain_steps,
         (Verify((0,), (2,)), Finish((0,), keep=1)),
         [

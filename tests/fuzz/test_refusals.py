@@ -14,10 +14,53 @@ from stubs.world import World, WorldError
 WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
+ENCODERS = World(encoder_decoder=1, num_layers=2)
 TINY = World(context_len=12)  # prompts up to 6 tokens, requests up to 10
 FIRST = Extend((Row(0, 5),))
 
+ENCODER = Extend((Row(0, 5, encoder=3),))
+
 REFUSED = {
+    "encoder: none in this world": (
+        WORLD,
+        (ENCODER,),
+        "op 0 (extend): request 0 has 3 tokens of an encoder; expected 0: the world has none",
+    ),
+    "encoder: nothing behind it": (
+        ENCODERS,
+        (Extend((Row(0, 3, encoder=3),)),),
+        "op 0 (extend): request 0 extends by 3 tokens, 3 of them its encoder's; expected one more at least",
+    ),
+    "encoder: another than its prefix has": (
+        ENCODERS,
+        (ENCODER, Extend((Row(1, 2, 0, 4, encoder=2),))),
+        "op 1 (extend): request 1 has 2 tokens of an encoder; expected 3, as it had or its prefix has",
+    ),
+    "encoder: another than it had": (
+        ENCODERS,
+        (ENCODER, Retract((0,)), Extend((Row(0, 6),))),
+        "op 2 (extend): request 0 has 0 tokens of an encoder; expected 3, as it had or its prefix has",
+    ),
+    "encoder: known in part": (
+        ENCODERS,
+        (ENCODER, Extend((Row(1, 2, 0, 2, encoder=3),))),
+        "op 1 (extend): request 1 knows 2 tokens of its encoder's 3; expected all of them or none",
+    ),
+    "encoder: in chunks": (
+        ENCODERS,
+        (Extend((Row(0, 5, more=1, encoder=3),)),),
+        "op 0 (extend): request 0 is cut in a world with encoders; expected a whole prompt: SGLang cuts none of such models",
+    ),
+    "encoder: mixed": (
+        ENCODERS,
+        (ENCODER, Mixed((Row(1, 1),), (0,))),
+        "op 1 (mixed): mixed in a world with encoders; expected extend: SGLang serves them without chunks of prompts",
+    ),
+    "encoder: padded": (
+        ENCODERS,
+        (ENCODER, Decode((0,), dead=1)),
+        "op 1 (decode): padding in a world with encoders; expected none: not tried with them yet",
+    ),
     "rows: none": (WORLD, (Extend(()),), "op 0 (extend): no rows; expected at least one"),
     "rows: twice": (
         WORLD,

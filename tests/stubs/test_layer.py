@@ -41,5 +41,10 @@ def test_those_with_a_pool_of_their_own_are_the_others() -> None:
     assert [layer_of(world, index).chunk for index in (0, 1)] == [0, 8]
 
 
+def test_every_second_layer_is_the_encoders() -> None:
+    world = World(encoder_decoder=1, num_layers=3)
+    assert [layer_of(world, index).is_cross for index in range(3)] == [False, True, False]
+
+
 def test_a_draft_has_no_chunks() -> None:
     assert layer_of(World(attention_chunk_size=8), 0, on_draft=True).chunk == 0

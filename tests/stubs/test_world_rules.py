@@ -67,6 +67,26 @@ from stubs.world import World, WorldError
             {"attention_chunk_size": 8, "wrapper": "linear"},
             "world.wrapper is 'linear' with attention_chunk_size 8; expected '' or 'tbo': no such model has both",
         ),
+        (
+            {"encoder_decoder": 1},
+            "world.num_layers is 1 with encoder_decoder 1; expected 2 or more: every second is the encoder's",
+        ),
+        (
+            {"encoder_decoder": 1, "num_layers": 2, "page_size": 4},
+            "world.page_size is 4 with encoder_decoder 1; expected 1: SGLang takes a decode's last page from the length without the encoder's tokens",
+        ),
+        (
+            {"encoder_decoder": 1, "num_layers": 2, "sliding_window": 3},
+            "world.sliding_window is 3 with encoder_decoder 1; expected 0",
+        ),
+        (
+            {"encoder_decoder": 1, "num_layers": 2, "wrapper": "tbo"},
+            "world.wrapper is 'tbo' with encoder_decoder 1; expected ''",
+        ),
+        (
+            {"encoder_decoder": 1, "num_layers": 2, "save_kv_cache": 0},
+            "world.save_kv_cache is 0 with encoder_decoder 1; expected 1: such a model leaves its KV to its layers",
+        ),
         ({"context_len": 7}, "world.context_len is 7; expected 8..65536"),
         ({"overlap": 2}, "world.overlap is 2; expected 0..1"),
         ({"num_heads": 4, "num_kv_heads": 3}, "world.num_heads 4 is no multiple of num_kv_heads 3"),
