@@ -234,7 +234,7 @@ class _Drawer:
         return Row(number, tokens, source, cached, encoder=encoder)
 
     def _encoder(self, request: Request | None, source: int | None, most: int) -> int:
-        """How many tokens of an encoder a prompt of up to ``most`` tokens begins with: half of it at most, where it is new."""
+        """How many of a prompt's up to ``most`` tokens are an encoder's: half of them at most, where it is new."""
         if not self.world.encoder_decoder:
             return 0
         known = request if source is None else self.ledger.requests[source]

@@ -69,7 +69,10 @@ class GraphRunner:
         return [read for captured in self.captured.values() for read in captured.graph.host_reads]
 
     def can_run_graph(self, batch: Any) -> bool:
-        """SGLang's rule: no more requests than were captured, of as many rows each where the release asks, each with an encoder."""
+        """SGLang's rule: no more requests than were captured, of as many rows each where the release asks.
+
+        In models that have encoders each has one. Source: the runner's is_encoder_lens_supported.
+        """
         width = getattr(batch.spec_info, "num_tokens_per_req", 0) or 0
         fits = width <= 0 or width == self.width or not sglang_graph.asks_for_width()
         encoders = self.buffers.encoder_lens is None or bool((batch.encoder_lens > 0).all())

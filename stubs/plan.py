@@ -24,8 +24,8 @@ class RowPlan:
     `stubs.ngram_tree`). ``copies`` are slots that hold the same as some of the prefix's; ``reach``
     is how many entries of the request's row the step works with, where they are more than prefix and count.
 
-    The prefix begins with ``encoder`` tokens of the request's encoder. Where this step runs the encoder, ``encoded_at`` is where its
-    tokens begin in k and v of the layers of cross attention; None where their KV lies in the pool already.
+    The prefix begins with ``encoder`` tokens of the request's encoder. Where this step runs it, ``encoded_at`` is where they
+    begin in k and v of the layers of cross attention; None where their KV lies in the pool already.
     """
 
     live: LiveRequest

@@ -11,6 +11,7 @@ import torch
 class Tap:
     """``q`` [T, num_heads * head_dim], ``k``, ``v`` [T, num_kv_heads * head_dim], ``out`` [T, num_heads * head_dim].
 
+    Of cross attention ``k`` and ``v`` have a row for each token that the step's encoder gives.
     ``stored``: whether the layer wrote to KV buffers though it was told not to (``World.save_kv_cache`` 0).
     All in the world's dtype and on its device; on the real runner after the rotary embedding.
     """
