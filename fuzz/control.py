@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fuzz.confirm import Patience, Runner, bugs
-from fuzz.edit import with_op
+from fuzz.edit import with_op, with_requests
 from fuzz.finding import TIMES_NEARER, TIMES_TOLERANCE, Finding, Signature
 from fuzz.ledger import check
 from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, ProgramError, Retract, Verify
@@ -109,7 +109,7 @@ def _reversed(op: Op) -> Op:
         case Extend():
             return replace(op, rows=op.rows[::-1])
         case Verify():
-            return replace(op, requests=op.requests[::-1], accepts=op.accepts[::-1])
+            return with_requests(op, op.requests[::-1])
         case Decode() | Finish() | Retract():
             return replace(op, requests=op.requests[::-1])
     return op

@@ -101,10 +101,8 @@ def without(op: Op, number: int) -> Op | None:
     slimmer = without_row(op, number)
     match slimmer:
         case Verify():
-            pairs = [(n, accept) for n, accept in zip(slimmer.requests, slimmer.accepts, strict=True) if n != number]
-            if not pairs:
-                return None
-            return replace(slimmer, requests=tuple(n for n, _ in pairs), accepts=tuple(a for _, a in pairs))
+            left = tuple(n for n in slimmer.requests if n != number)
+            return with_requests(slimmer, left) if left else None
         case Mixed() | Decode() | Finish() | Retract():
             numbers = tuple(n for n in slimmer.requests if n != number)
             if numbers:
@@ -121,6 +119,17 @@ def without_row(op: Op, number: int) -> Op | None:
     if rows:
         return replace(op, rows=rows)
     return Decode(op.requests) if isinstance(op, Mixed) else None
+
+
+def with_requests(op: Verify, numbers: tuple[int, ...]) -> Verify:
+    """``op`` of these requests, each with what it has of it; one that is new to it accepts a token, of one verified."""
+
+    def of(values: tuple[int, ...]) -> tuple[int, ...]:
+        had = dict(zip(op.requests, values, strict=True))
+        return tuple(had.get(number, 1) for number in numbers)
+
+    lens = of(op.verify_lens) if op.verify_lens else ()
+    return replace(op, requests=numbers, accepts=of(op.accepts), verify_lens=lens)
 
 
 def smaller(value: int, least: int) -> Iterator[int]:

@@ -159,6 +159,8 @@ class _Drawer:
     def _verify(self) -> Verify:
         numbers = self._some(self.generating)
         most = accept_max(self.world)
+        if self.world.is_ragged:
+            return self._ragged_verify(numbers, most)
         accepts = tuple(self.choices.integer(1, most) for _ in numbers)
         if not self.world.has_draft_model:
             return Verify(numbers, accepts, draft_extend=0)
@@ -166,6 +168,12 @@ class _Drawer:
         # A draft of one step is drawn from what the model gave before: nothing is decoded.
         decodes = self.world.spec_steps > 1 and self.choices.chance(2, 3)
         return Verify(numbers, accepts, extend, draft_decode=1 if decodes else 0)
+
+    def _ragged_verify(self, numbers: tuple[int, ...], width: int) -> Verify:
+        """A part of each request's draft is verified, or now and then, as until SGLang's planner is sure of it, all."""
+        lens = tuple(self.choices.integer(1, width) for _ in numbers) if self.choices.chance(5, 6) else ()
+        accepts = tuple(self.choices.integer(1, most) for most in lens or (width,) * len(numbers))
+        return Verify(numbers, accepts, draft_extend=0, verify_lens=lens)
 
     def _finish(self) -> Finish:
         # One request at most times: the others go on beside the freed slots.

@@ -106,9 +106,10 @@ class Ledger:
         most = accept_max(self.world)
         if len(op.accepts) != len(op.requests):
             raise InvalidOp(f"{len(op.accepts)} accepts", f"one for each of {len(op.requests)} requests")
-        for accept in op.accepts:
-            if not 1 <= accept <= most:
-                raise InvalidOp(f"accepts {accept} tokens", f"1..{most}")
+        _check_lens(op, self.world)
+        for accept, verified in zip(op.accepts, op.verify_lens or (most,) * len(op.accepts), strict=True):
+            if not 1 <= accept <= verified:
+                raise InvalidOp(f"accepts {accept} tokens", f"1..{verified}")
         for name, value in (("draft_extend", op.draft_extend), ("draft_decode", op.draft_decode)):
             if value not in (0, 1):
                 raise InvalidOp(f"{name} is {value}", "0 or 1")
@@ -284,6 +285,18 @@ def _check_padding(op: Decode | Idle, world: World) -> None:
     rows = op.dead + (len(op.requests) if isinstance(op, Decode) else 0)
     if not op.beside_extend and rows > world.max_running_requests:
         raise InvalidOp(f"a step of {rows} rows, dead ones included", f"at most {world.max_running_requests}")
+
+
+def _check_lens(op: Verify, world: World) -> None:
+    if not op.verify_lens:
+        return
+    if not world.is_ragged:
+        raise InvalidOp(f"verify_lens {list(op.verify_lens)} of {world.spec_algorithm}", "none")
+    if len(op.verify_lens) != len(op.requests):
+        raise InvalidOp(f"{len(op.verify_lens)} verify_lens", f"none, or one for each of {len(op.requests)} requests")
+    for count in op.verify_lens:
+        if not 1 <= count <= world.spec_draft_tokens:
+            raise InvalidOp(f"verifies {count} tokens", f"1..{world.spec_draft_tokens}")
 
 
 def _check_unique(numbers: Sequence[int]) -> None:

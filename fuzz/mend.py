@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from fuzz.edit import with_requests
 from fuzz.ledger import Ledger
 from fuzz.program import Decode, Extend, Finish, Mixed, Op, Retract, Row, Verify
 from fuzz.request import InvalidOp, State, accept_max, input_max
@@ -76,9 +77,10 @@ def _fit_verify(ledger: Ledger, op: Verify) -> Op | None:
     if not ledger.world.is_speculative:
         return _fit_decode(ledger, op.requests)
     numbers = _generating(ledger, op.requests)
-    accepted = dict(zip(op.requests, op.accepts, strict=True))
-    accepts = tuple(min(accepted[number], accept_max(ledger.world)) for number in numbers)
-    return replace(op, requests=numbers, accepts=accepts) if numbers else None
+    most, op = accept_max(ledger.world), with_requests(op, numbers)
+    lens = tuple(min(count, most) for count in op.verify_lens) if ledger.world.is_ragged else ()
+    accepts = tuple(map(min, op.accepts, lens or (most,) * len(numbers)))
+    return replace(op, accepts=accepts, verify_lens=lens) if numbers else None
 
 
 def _generating(ledger: Ledger, requests: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from stubs.corruption import CORRUPTIONS
@@ -74,7 +75,7 @@ class Verify:
 
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
     what is verified comes from the draft model's steps, as in service; else it is drawn. Both mean nothing in a world
-    whose draft model is not driven.
+    whose draft model is not driven. Where a world is ragged, ``verify_lens[i]`` tokens are verified; empty: all drafted.
     """
 
     kind: ClassVar[str] = "verify"
@@ -82,6 +83,7 @@ class Verify:
     accepts: tuple[int, ...]
     draft_extend: int = 1
     draft_decode: int = 0
+    verify_lens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,8 @@ class Program:
     def cost(self) -> tuple[int, int, int, int, int, str]:
         """Shortlex order: ops, rows, tokens, frills, world complexity, text. Smaller is simpler.
 
-        Frills are cached prefixes, unfinished chunks, encoders, kept requests, drafts that are decoded and padding: their
-        text alone may sort before the plain form.
+        Frills are cached prefixes, unfinished chunks, encoders, kept requests, drafts that are decoded or verified in part,
+        and padding: their text alone may sort before the plain form.
         """
         rows = sum(_rows(op) for op in self.ops)
         tokens = sum(row.tokens + row.cached for op in self.ops for row in getattr(op, "rows", ()))
@@ -179,7 +181,8 @@ def _rows(op: Op) -> int:
 def _frills(op: Op) -> int:
     rows: tuple[Row, ...] = getattr(op, "rows", ())
     more = sum(getattr(op, name, 0) for name in ("keep", "draft_decode", "dead", "beside_extend"))
-    return sum((row.cached > 0) + row.more + (row.encoder > 0) for row in rows) + more
+    frills = sum((row.cached > 0) + row.more + (row.encoder > 0) for row in rows)
+    return frills + more + bool(getattr(op, "verify_lens", ()))
 
 
 def _dumps(data: dict[str, Any]) -> str:
@@ -194,10 +197,9 @@ def op_to_json(op: Op) -> dict[str, Any]:
     if isinstance(op, (Mixed, Decode, Verify, Finish, Retract)):
         data["requests"] = list(op.requests)
     if isinstance(op, Verify):
-        data["accepts"] = list(op.accepts)
-        data["draft_extend"] = op.draft_extend
-        if op.draft_decode:  # came later
-            data["draft_decode"] = op.draft_decode
+        data["accepts"], data["draft_extend"] = list(op.accepts), op.draft_extend
+        later = {"draft_decode": op.draft_decode, "verify_lens": list(op.verify_lens)}
+        data |= {name: value for name, value in later.items() if value}
     if isinstance(op, Finish):
         data["keep"] = op.keep
     if isinstance(op, (Decode, Idle)):  # both came later
@@ -221,8 +223,7 @@ def op_from_json(data: object, where: str) -> Op:
         raise ProgramError(f"{where}: op is {name!r}; expected one of {', '.join(sorted(_BY_KIND))}")
     parsers: dict[str, Callable[[object], Any]] = {
         "rows": lambda v: tuple(_row_from_json(row, where) for row in _list(v, where, "rows")),
-        "requests": lambda v: _ints(v, where, "requests"),
-        "accepts": lambda v: _ints(v, where, "accepts"),
+        **{name: partial(_ints, where=where, name=name) for name in ("requests", "accepts", "verify_lens")},
     }
     values: dict[str, Any] = {}
     known = set(_BY_KIND[name].__dataclass_fields__)

@@ -18,6 +18,7 @@ from fuzz.edit import (
     rows_of,
     smaller,
     with_op,
+    with_requests,
     with_row,
     with_rows,
     without,
@@ -128,6 +129,9 @@ def plain_steps(program: Program) -> Iterator[Program]:
             yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
             if op.draft_decode:
                 yield with_op(program, index, replace(op, draft_decode=0))
+            if op.verify_lens:
+                yield with_op(program, index, replace(op, verify_lens=()))
+                yield with_op(program, index, replace(op, verify_lens=op.accepts))
             yield with_op(program, index, replace(op, draft_extend=0))
             for at, accept in enumerate(op.accepts):
                 for fewer in smaller(accept, 1):
@@ -161,8 +165,7 @@ def order_requests(program: Program) -> Iterator[Program]:
             continue
         yield with_op(program, index, replace(op, requests=tuple(sorted(op.requests))))
         if isinstance(op, Verify):
-            requests, accepts = zip(*sorted(zip(op.requests, op.accepts, strict=True)), strict=True)
-            yield with_op(program, index, replace(op, requests=requests, accepts=accepts))
+            yield with_op(program, index, with_requests(op, tuple(sorted(op.requests))))
 
 
 # Big cuts first, so that the small ones work on little; the world after the ops, for it re-runs them all.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fuzz.program import Row
-from stubs.speculation import ngram_depth
+from stubs.speculation import BLOCKS, ngram_depth
 from stubs.world import World
 
 
@@ -91,7 +91,7 @@ def accept_max(world: World) -> int:
     than its child, so a level is reached for certain once the nodes outnumber all levels above it. Of what a corpus
     drafts ``ngram_depth`` is certain, of a block all.
     """
-    if world.spec_algorithm == "DFLASH":
+    if world.spec_algorithm in BLOCKS:
         return world.spec_draft_tokens
     if world.spec_algorithm == "NGRAM":
         return ngram_depth(world.spec_draft_tokens) + 1

@@ -21,7 +21,8 @@ def steps_of(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
         case Decode():
             yield from scheduler.decode(op.requests, _padding(op))
         case Verify():
-            yield from scheduler.verify(op.requests, op.accepts, bool(op.draft_extend), bool(op.draft_decode))
+            drafts = bool(op.draft_extend), bool(op.draft_decode)
+            yield from scheduler.verify(op.requests, op.accepts, *drafts, op.verify_lens)
         case Idle():
             yield from scheduler.idle(_padding(op))
         case Finish():

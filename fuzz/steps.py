@@ -125,6 +125,7 @@ def _new_tokens(program: Program, op: Op) -> list[tuple[int, int]]:
     if isinstance(op, (Mixed, Decode)):
         return [*extended, *((request, 1) for request in op.requests)]
     if isinstance(op, Verify):
-        return [(request, program.world.spec_draft_tokens) for request in op.requests]
+        lens = op.verify_lens or (program.world.spec_draft_tokens,) * len(op.requests)
+        return list(zip(op.requests, lens, strict=True))
     assert isinstance(op, (Extend, Idle)), f"{op.kind} makes no batch"
     return extended

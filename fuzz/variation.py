@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fuzz.choice import Choices
-from fuzz.edit import numbers_of, renumbered, rows_of, with_op, with_row
+from fuzz.edit import numbers_of, renumbered, rows_of, with_op, with_requests, with_row
 from fuzz.extent import lengths_of, tokens_of
 from fuzz.generate import next_op
 from fuzz.ledger import Ledger
@@ -105,7 +105,7 @@ class Varier:
         return program.with_ops(program.ops[:ours] + tail)
 
     def stretch(self, program: Program) -> Program:
-        """One length otherwise: of a row, of a cached prefix, of an encoder, of what a verify accepts."""
+        """One length otherwise: of a row, a cached prefix, an encoder, of what is verified or accepted."""
         sites: list[Site] = [(index, row, "tokens") for index, row in rows_of(program)]
         sites += [(index, row, "cached") for index, row in rows_of(program) if row.cached_from is not None]
         if program.world.encoder_decoder:
@@ -158,9 +158,12 @@ class Varier:
         return self.choices.pick([*near, *lengths_of(program.world)])
 
     def _other_accepts(self, world: World, op: Verify) -> Verify:
-        at = self.choices.integer(0, len(op.accepts) - 1)
-        accepts = [*op.accepts[:at], self.choices.integer(1, accept_max(world)), *op.accepts[at + 1 :]]
-        return replace(op, accepts=tuple(accepts))
+        name, most = "accepts", accept_max(world)
+        if world.is_ragged and self.choices.chance(1, 2):
+            name, op = "verify_lens", replace(op, verify_lens=op.verify_lens or (most,) * len(op.requests))
+        values = getattr(op, name)
+        at = self.choices.integer(0, len(values) - 1)
+        return replace(op, **{name: (*values[:at], self.choices.integer(1, most), *values[at + 1 :])})
 
 
 # (weight, change). What adds to a program comes before what takes away: what is kept has shown something new.
@@ -206,14 +209,10 @@ class _Room:
     def _within_rows(self, ledger: Ledger, op: Verify) -> Verify:
         """Of the requests those whose reserve fits into their row (see Limits); a draft of one step decodes nothing."""
         width = self._world.context_len + 4 + self._world.spec_draft_tokens
-        pairs = [
-            (number, accept)
-            for number, accept in zip(op.requests, op.accepts, strict=True)
-            if self._limits.row_overflow or ledger.reserved(number) <= width
-        ]
+        fits = self._limits.row_overflow
+        numbers = tuple(number for number in op.requests if fits or ledger.reserved(number) <= width)
         decodes = op.draft_decode if self._world.spec_steps > 1 else 0
-        numbers, accepts = tuple(number for number, _ in pairs), tuple(accept for _, accept in pairs)
-        return replace(op, requests=numbers, accepts=accepts, draft_decode=decodes)
+        return replace(with_requests(op, numbers), draft_decode=decodes)
 
 
 def _with_part(program: Program, index: int, part: Any, name: str, value: int) -> Program:
@@ -236,8 +235,7 @@ def _in_kind(op: Op, world: World) -> Op:
 def _with_all(op: Op, everyone: tuple[int, ...]) -> Op:
     match op:
         case Verify():
-            accepts = dict(zip(op.requests, op.accepts, strict=True))
-            return replace(op, requests=everyone, accepts=tuple(accepts.get(number, 1) for number in everyone))
+            return with_requests(op, everyone)
         case Decode():
             return replace(op, requests=everyone)
         case Mixed():

@@ -130,15 +130,24 @@ class Scheduler:
     # --- verify ----------------------------------------------------------------------------------------------
 
     def verify(
-        self, requests: Sequence[int], accepts: Sequence[int], draft_extend: bool, draft_decode: bool = False
+        self,
+        requests: Sequence[int],
+        accepts: Sequence[int],
+        draft_extend: bool,
+        draft_decode: bool = False,
+        lens: Sequence[int] = (),
     ) -> Iterator[StepPlan]:
         """Target verify of a fresh draft, then (on the draft model) the extend over the verified window.
 
-        The draft is drawn, or with ``draft_decode`` what the draft model's steps come to.
+        The draft is drawn, or with ``draft_decode`` what the draft model's steps come to. Of a ragged world ``lens`` are the
+        tokens of each request to verify, none: all.
         """
         width = self.world.spec_draft_tokens
         running = self._running(requests, 2 * self.world.spec_reserve, whole_pages=True)
         parts = [RowPlan(live, i * width, width, live.length) for i, live in enumerate(running)]
+        if self.world.is_ragged:
+            yield from self.speculative.ragged(parts, accepts, lens)
+            return
         yield from self.speculative.steps(parts, accepts, draft_extend=draft_extend, draft_decode=draft_decode)
 
     # --- leaving ---------------------------------------------------------------------------------------------

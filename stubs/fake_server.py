@@ -95,6 +95,8 @@ class FakeServer:
         if self._is_split(plan):
             inputs = [(tap.q, tap.k, tap.v) for tap in taps]
             return run_overlapped(backend, plan.runner.radix_layers, plan.forward_batch, inputs, is_fresh=True), backend
+        if plan.eager is not None:
+            return self.replay(replace(plan, forward_batch=plan.eager(backend)), taps, backend), backend
         if not sglang_batch.needs_forward_metadata(plan.forward_batch):  # planned already, for the graph
             backend.init_forward_metadata(plan.forward_batch)
         return self.replay(plan, taps, backend), backend

@@ -94,8 +94,8 @@ class GraphRunner:
 
     def load_batch(self, batch: Any) -> None:
         """Fill the buffers and plan the metadata of the graph that is to be replayed."""
-        self.size, self.loaded = self.size_for(batch.batch_size), batch
-        if self.size != batch.batch_size:
+        self.size, self.loaded = self._size_of(batch), batch
+        if self._slots(self.size) != batch.batch_size:
             self.buffers.pad(self.fill, self.width)
         self.buffers.fill(batch)
         sglang_graph.plan_replay(self.backend, self._view(batch))
@@ -126,6 +126,14 @@ class GraphRunner:
 
     # --- what the modes differ in ----------------------------------------------------------------------------
 
+    def _size_of(self, batch: Any) -> int:
+        """The size of the graph that replays this batch."""
+        return self.size_for(batch.batch_size)
+
+    def _slots(self, size: int) -> int:
+        """Requests that the graph of a size has room for, beside its ``size * width`` rows of q."""
+        return size
+
     def padded(self, rows: int) -> int:
         """Rows of a step's plan, padding included."""
         return self.size_for(rows)
@@ -138,15 +146,21 @@ class GraphRunner:
         """The spec input that this mode is captured with."""
         if self.mode == "DECODE":
             return None
-        cells = (self.requests * self.fill + self.requests * self.width) * self.width  # as DecodeInputBuffers has it
-        mask = torch.ones(cells, dtype=torch.bool, device=self.world.device)
+        mask = torch.ones(self._mask_cells(), dtype=torch.bool, device=self.world.device)
         return sglang_graph.verify_input_to_capture(self.world, mask, self._hidden(size), self.backend)
+
+    def _mask_cells(self) -> int:
+        return (self.requests * self.fill + self.requests * self.width) * self.width  # as DecodeInputBuffers has it
 
     def _extra_fields(self, size: int) -> dict[str, Any]:
         return {}
 
     def _view(self, batch: Any) -> Any:
-        return sglang_graph.replay_view(batch, self.buffers, self.size, self.width, self.fill, self.mode)
+        return self._replay_view(batch)
+
+    def _replay_view(self, batch: Any) -> Any:
+        slots, tokens = self._slots(self.size), self.size * self.width
+        return sglang_graph.replay_view(batch, self.buffers, slots, tokens, self.fill, self.mode)
 
     # --- capture ---------------------------------------------------------------------------------------------
 
@@ -175,19 +189,19 @@ class GraphRunner:
         return outs
 
     def _batch(self, size: int) -> Any:
-        buffers, tokens = self.buffers, size * self.width
+        buffers, tokens, slots = self.buffers, size * self.width, self._slots(size)
         buffers.pad(self.fill, self.width)
         spec_info = self._spec_info(size)
         fields = {
-            "batch_size": size,
+            "batch_size": slots,
             "input_ids": buffers.input_ids[:tokens],
             "positions": buffers.positions[:tokens],
             "out_cache_loc": buffers.out_cache_loc[:tokens],
-            "req_pool_indices": buffers.req_pool_indices[:size],
-            "seq_lens": buffers.seq_lens[:size],
-            "seq_lens_cpu": buffers.seq_lens_cpu[:size],
-            "orig_seq_lens": buffers.seq_lens[:size],
-            "seq_lens_sum": size * self.fill,
+            "req_pool_indices": buffers.req_pool_indices[:slots],
+            "seq_lens": buffers.seq_lens[:slots],
+            "seq_lens_cpu": buffers.seq_lens_cpu[:slots],
+            "orig_seq_lens": buffers.seq_lens[:slots],
+            "seq_lens_sum": slots * self.fill,
             "spec_info": spec_info,
             "capture_hidden_mode": sglang_graph.hidden_mode(
                 "NULL" if spec_info is None or self.world.spec_algorithm == "NGRAM" else "FULL"
@@ -235,7 +249,7 @@ class ExtendGraphRunner(GraphRunner):
             for name in ("num_correct_drafts", "num_accept_tokens", "accept_length"):  # the last up to 0.5.10
                 if hasattr(info, name):
                     setattr(info, name, _padded(getattr(info, name), size, self.width))
-        view = sglang_graph.replay_view(batch, buffers, size, self.width, self.fill, self.mode)
+        view = self._replay_view(batch)
         view.req_pool_indices, view.seq_lens = buffers.req_pool_indices, buffers.seq_lens
         view.seq_lens_cpu = None if batch.seq_lens_cpu is None else buffers.seq_lens_cpu
         view.out_cache_loc = buffers.out_cache_loc[: len(batch.out_cache_loc)]

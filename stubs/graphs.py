@@ -10,6 +10,7 @@ from stubs.graph import HostRead
 from stubs.graph_draft import DraftGraphRunner
 from stubs.graph_overlap import OverlapGraphRunner
 from stubs.graph_prefill import PrefillGraphRunner
+from stubs.graph_ragged import RaggedGraphRunner
 from stubs.graph_runner import ExtendGraphRunner, GraphRunner
 from stubs.refusal import Refused
 from stubs.world import World
@@ -45,8 +46,7 @@ def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> 
     if not world.graph:
         return Graphs(prefill=prefill)
     mode, width = ("TARGET_VERIFY", world.spec_draft_tokens) if world.is_speculative else ("DECODE", 1)
-    kind = OverlapGraphRunner if world.wrapper == "tbo" else GraphRunner
-    runner = kind(target, target.attn_backend, mode, width)
+    runner = _kind_of(world)(target, target.attn_backend, mode, width)
     runner.capture()
     target.decode_cuda_graph_runner = target.graph_runner = runner  # the name of today, and that up to 0.5.12
     extend, decode = None, None
@@ -57,6 +57,12 @@ def capture_graphs(world: World, target: Any, draft: Any, draft_decode: Any) -> 
         extend = ExtendGraphRunner(draft, draft.attn_backend, "DRAFT_EXTEND_V2", world.spec_draft_tokens)
         extend.capture()
     return Graphs(runner, extend, decode, prefill)
+
+
+def _kind_of(world: World) -> type[GraphRunner]:
+    if world.is_ragged:
+        return RaggedGraphRunner
+    return OverlapGraphRunner if world.wrapper == "tbo" else GraphRunner
 
 
 def _prefill_graphs(world: World, target: Any) -> PrefillGraphRunner | None:

@@ -9,10 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from stubs.sglang_modules import present
+from stubs.speculation import BLOCKS
 from stubs.world import World
 
 HOOK = "sglang.srt.arg_groups.speculative_hook"
-GPU_CHECKS = {"NGRAM": "_handle_ngram", "DFLASH": "_handle_dflash"}
+GPU_CHECKS = {"NGRAM": "_handle_ngram", "DFLASH": "_handle_dflash", "DSPARK": "_handle_dspark"}
 
 
 def speculative_arguments(world: World, draft_path: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def speculative_arguments(world: World, draft_path: str) -> dict[str, Any]:
     }
     if world.spec_algorithm == "NGRAM":
         return {**told, "speculative_ngram_max_bfs_breadth": world.spec_topk}
-    if world.spec_algorithm == "DFLASH":
+    if world.spec_algorithm in BLOCKS:
         return {**told, "speculative_draft_model_path": draft_path}
     return {
         **told,

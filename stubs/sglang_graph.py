@@ -148,10 +148,10 @@ def plan_replay(backend: Any, view: Any) -> None:
         )
 
 
-def replay_view(batch: Any, buffers: Any, size: int, width: int, fill: int, mode: str) -> Any:
+def replay_view(batch: Any, buffers: Any, size: int, tokens: int, fill: int, mode: str) -> Any:
     """What a target's runner plans a replay from: SGLang's own view (0.5.13 on), or the same fields.
 
-    ``buffers`` are the runner's; ``size`` requests of ``width`` rows each are replayed, padding included.
+    ``buffers`` are the runner's; ``size`` requests of ``tokens`` rows in all are replayed, padding included.
     """
     build = find(
         "sglang.srt.model_executor.runner.decode_cuda_graph_runner:build_replay_fb_view",
@@ -162,7 +162,7 @@ def replay_view(batch: Any, buffers: Any, size: int, width: int, fill: int, mode
         "buffers": buffers,
         "bs": size,
         "raw_bs": batch.batch_size,
-        "num_tokens": size * width,
+        "num_tokens": tokens,
         "seq_len_fill_value": fill,
         "capture_forward_mode": forward_mode(mode),
         "is_encoder_decoder": buffers.encoder_lens is not None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-ALGORITHMS = ("", "EAGLE", "NGRAM", "DFLASH")
+ALGORITHMS = ("", "EAGLE", "NGRAM", "DFLASH", "DSPARK")
+BLOCKS = ("DFLASH", "DSPARK")  # of one step and one branch each
 
 
 def has_draft_model(algorithm: str) -> bool:
-    """Whether a draft model's own steps are driven: of NGRAM there is none, and DFLASH's is left out."""
+    """Whether a draft model's own steps are driven: of NGRAM there is none, and those of BLOCKS are left out."""
     return algorithm == "EAGLE"
 
 
@@ -43,8 +44,8 @@ def fault_of(algorithm: str, steps: int, topk: int, width: int) -> str:
         return f"world.spec_steps is {steps}; of NGRAM SGLang makes width // topk = {width // topk}"
     if not (1 <= steps and 1 <= topk and 2 <= width):
         return f"world speculative {steps=} {topk=} {width=}; expected >=1, >=1, >=2"
-    if algorithm == "DFLASH" and (steps, topk) != (1, 1):
-        return f"world speculative {steps=} {topk=}; of DFLASH SGLang makes both 1"
+    if algorithm in BLOCKS and (steps, topk) != (1, 1):
+        return f"world speculative {steps=} {topk=}; of {algorithm} SGLang makes both 1"
     return _fault_of_tree(steps, topk, width) if has_draft_model(algorithm) else ""
 
 

@@ -20,7 +20,7 @@ from stubs.world import World
 
 
 class SpeculativeRound:
-    """Rounds of one server. Sources: SGLang's EAGLE, NGRAM and DFLASH workers."""
+    """Rounds of one server. Sources: SGLang's EAGLE, NGRAM, DFLASH and DSPARK workers."""
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
@@ -74,6 +74,19 @@ class SpeculativeRound:
             fill = 0 if self.world.has_draft_model else draft_tree.fill(above, drafted)
             planned.append(replace(part, tree=draft_tree.ancestors(above), fill=fill))
         return planned
+
+    def ragged(self, windows: Sequence[RowPlan], accepts: Sequence[int], lens: Sequence[int]) -> Iterator[StepPlan]:
+        """The round over as many tokens of each of ``windows`` as ``lens`` says, no draft model beside; none: over all."""
+        server, world = self.server, self.world
+        batch = self._worker_batch(windows, None)
+        counts, forward_batch, eager = verified.ragged_batch(server, batch, windows, lens, self.generator)
+        starts = [sum(counts[:index]) for index in range(len(counts))]
+        parts = [replace(part, start=s, count=n) for part, s, n in zip(windows, starts, counts, strict=True)]
+        mode = f"verify_{world.spec_shape}_{world.spec_mode}"
+        plan = self.planner.planned(mode, parts, forward_batch, graph=server.graphs.target)
+        yield replace(plan, eager=eager, is_padded=len(forward_batch.positions) > plan.tokens)
+        for part, accept in zip(parts, accepts, strict=True):
+            self.accept(part, list(range(accept)))
 
     def _worker_batch(self, parts: Sequence[RowPlan], locations: torch.Tensor | None) -> Any:
         """The ScheduleBatch that a speculative worker is handed: of a decode, with host lengths only where asked for."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from stubs import draft_tree, ngram_tree, sglang_dflash, sglang_ngram, sglang_spec
+from stubs import draft_tree, ngram_tree, sglang_dflash, sglang_dspark, sglang_ngram, sglang_spec
 from stubs.plan import RowPlan
 from stubs.tiny_model import VOCAB_SIZE
 from stubs.world import World
@@ -37,3 +38,18 @@ def modelless_batch(
     reserved = [len(row.live.slots) for row in rows]
     forward_batch = sglang_dflash.verify_forward_batch(batch, tokens, reserved, server.target, world)
     return [[None, *range(width - 1)] for _ in rows], forward_batch
+
+
+def ragged_batch(
+    server: Any, batch: Any, rows: Sequence[RowPlan], lens: Sequence[int], generator: torch.Generator
+) -> tuple[list[int], Any, Callable[[Any], Any]]:
+    """Of what DSPARK drafts, drawn here: how many tokens of each request, and the ForwardBatch.
+
+    ``lens``: how many are asked for, none: all. The last makes the ForwardBatch of a server without graphs, planned on the
+    backend that it is given.
+    """
+    width = server.world.spec_draft_tokens
+    tokens = torch.randint(0, VOCAB_SIZE, (len(rows), width), generator=generator).to(server.world.device)
+    verify = sglang_dspark.Verify(batch, tokens, lens, [len(row.live.slots) for row in rows], server.world)
+    forward_batch, verified = verify.prepared(server.target)
+    return verified, forward_batch, partial(verify.eagerly, server.target)

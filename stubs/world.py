@@ -48,7 +48,8 @@ class World:
     encoder gave for the request, and to that alone; the others to the request's own tokens.
     ``spec_algorithm``: of EAGLE the draft model is driven, too. NGRAM drafts from a corpus of texts, without a model:
     ``spec_topk`` is its breadth, ``spec_steps`` what SGLang makes of both. DFLASH drafts a block of ``spec_draft_tokens``
-    at once; its draft model is not driven.
+    at once; its draft model is not driven. Nor is DSPARK's, which drafts a block, too, and of which a verify takes as many
+    tokens of each request as is told (SGLANG_RAGGED_VERIFY_MODE compact).
     """
 
     prefill: str = "triton"
@@ -154,13 +155,18 @@ class World:
 
     @property
     def spec_shape(self) -> str:
-        """What verified drafts are shaped like: chain, tree, ngram or dflash; "" without any."""
+        """What verified drafts are shaped like: chain, tree, ngram, dflash or dspark; "" without any."""
         return speculation.shape_of(self.spec_algorithm, self.spec_topk)
 
     @property
     def is_tree(self) -> bool:
         """Whether a verified draft may branch: then a mask says who sees whom."""
         return self.spec_shape in ("tree", "ngram")
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether a verify may take another number of tokens of each request, packed in a row."""
+        return self.spec_algorithm == "DSPARK"
 
     @property
     def spec_reserve(self) -> int:
