@@ -61,6 +61,7 @@ def attempts(pair: str, device: str) -> Iterator[Attempt]:
         for graph in (0, 1):
             yield _modelless(plain, "NGRAM", mode, 2 if page == 1 or prefill == "flashinfer" else 1, graph)
             yield _modelless(plain, "DFLASH", mode, 1, graph)
+            yield _modelless(plain, "DSPARK", mode, 1, graph)
 
 
 def try_cells(
@@ -156,6 +157,9 @@ def _modelless(plain: World, algorithm: str, mode: str, topk: int, graph: int) -
         graph=graph,
     )
     verify = f"verify_{world.spec_shape}_{mode}{REPLAYED if graph else ''}"
+    if world.is_ragged:
+        ops = (Extend((Row(0, 2), Row(1, 3))), Verify((0, 1), (1, 1), draft_extend=0, verify_lens=(1, 3)))
+        return Attempt(Program(world, ops), (verify,))
     return Attempt(Program(world, (Extend((Row(0, 2),)), Verify((0,), (1,), draft_extend=0))), (verify,))
 
 

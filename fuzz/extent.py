@@ -29,6 +29,8 @@ def tokens_of(op: Op, world: World) -> int:
             return len(op.requests) + op.dead
         case Idle():
             return op.dead
+        case Verify() if op.verify_lens:
+            return sum(op.verify_lens)
         case Verify():
             drafted = world.spec_topk * (world.spec_steps - 1) * op.draft_decode
             return len(op.requests) * (world.spec_draft_tokens * (1 + op.draft_extend) + drafted)

@@ -119,6 +119,8 @@ def _smaller_modelless(program: Program) -> Iterator[Program]:
         least = world.spec_topk
         for topk in range(1, world.spec_topk):
             yield replace(program, world=replace(world, spec_topk=topk, spec_steps=width // topk))
+    if world.is_ragged:
+        yield replace(program, world=replace(world, spec_algorithm="DFLASH"))
     for fewer in smaller(width, max(2, least)):
         steps = fewer // world.spec_topk if world.spec_algorithm == "NGRAM" else 1
         yield replace(program, world=replace(world, spec_draft_tokens=fewer, spec_steps=steps))

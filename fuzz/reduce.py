@@ -126,17 +126,8 @@ def plain_steps(program: Program) -> Iterator[Program]:
     """Verifies that accept one token and extend no draft; requests that leave nothing in the cache; no padding."""
     for index, op in enumerate(program.ops):
         if isinstance(op, Verify):
-            yield with_op(program, index, replace(op, accepts=(1,) * len(op.accepts)))
-            if op.draft_decode:
-                yield with_op(program, index, replace(op, draft_decode=0))
-            if op.verify_lens:
-                yield with_op(program, index, replace(op, verify_lens=()))
-                yield with_op(program, index, replace(op, verify_lens=op.accepts))
-            yield with_op(program, index, replace(op, draft_extend=0))
-            for at, accept in enumerate(op.accepts):
-                for fewer in smaller(accept, 1):
-                    accepts = (*op.accepts[:at], fewer, *op.accepts[at + 1 :])
-                    yield with_op(program, index, replace(op, accepts=accepts))
+            for plainer in _plain_verifies(op):
+                yield with_op(program, index, plainer)
         if isinstance(op, Finish):
             yield with_op(program, index, replace(op, keep=0))
         if isinstance(op, (Decode, Idle)):
@@ -144,6 +135,21 @@ def plain_steps(program: Program) -> Iterator[Program]:
             yield with_op(program, index, replace(op, beside_extend=0))
             for dead in smaller(op.dead, 0):
                 yield with_op(program, index, replace(op, dead=dead))
+
+
+def _plain_verifies(op: Verify) -> Iterator[Verify]:
+    yield replace(op, accepts=(1,) * len(op.accepts))
+    if op.draft_decode:
+        yield replace(op, draft_decode=0)
+    if op.verify_lens:
+        yield replace(op, verify_lens=())
+    yield replace(op, draft_extend=0)
+    for at, accept in enumerate(op.accepts):
+        for fewer in smaller(accept, 1):
+            yield replace(op, accepts=(*op.accepts[:at], fewer, *op.accepts[at + 1 :]))
+    for at, count in enumerate(op.verify_lens):
+        for fewer in smaller(count, op.accepts[at]):
+            yield replace(op, verify_lens=(*op.verify_lens[:at], fewer, *op.verify_lens[at + 1 :]))
 
 
 def zero_seed(program: Program) -> Iterator[Program]:

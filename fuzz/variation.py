@@ -158,12 +158,15 @@ class Varier:
         return self.choices.pick([*near, *lengths_of(program.world)])
 
     def _other_accepts(self, world: World, op: Verify) -> Verify:
-        name, most = "accepts", accept_max(world)
+        most = accept_max(world)
+
+        def other(values: tuple[int, ...]) -> tuple[int, ...]:
+            at = self.choices.integer(0, len(values) - 1)
+            return (*values[:at], self.choices.integer(1, most), *values[at + 1 :])
+
         if world.is_ragged and self.choices.chance(1, 2):
-            name, op = "verify_lens", replace(op, verify_lens=op.verify_lens or (most,) * len(op.requests))
-        values = getattr(op, name)
-        at = self.choices.integer(0, len(values) - 1)
-        return replace(op, **{name: (*values[:at], self.choices.integer(1, most), *values[at + 1 :])})
+            return replace(op, verify_lens=other(op.verify_lens or (most,) * len(op.requests)))
+        return replace(op, accepts=other(op.accepts))
 
 
 # (weight, change). What adds to a program comes before what takes away: what is kept has shown something new.

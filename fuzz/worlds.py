@@ -9,6 +9,7 @@ from fuzz.choice import Choices
 from fuzz.model_kinds import draw_kind
 from fuzz.served import draws, serves
 from stubs.page_sizes import PAGE_SIZES_OF
+from stubs.speculation import BLOCKS
 from stubs.world import World
 from stubs.world_rules import LAYOUTS, SPEC_MODES, plans_prefill
 
@@ -39,7 +40,7 @@ def page_sizes_for(pair: str, page_sizes: Mapping[str, tuple[int, ...]]) -> tupl
     return tuple(size for size in ours or theirs or PAGE_SIZES if size in (theirs or ours or PAGE_SIZES))
 
 
-# Without drafts, with drafts of one branch, with drafts of several. Of one branch are DFLASH's too, of several NGRAM's.
+# Without drafts, with drafts of one branch, with drafts of several. Of one branch are those of BLOCKS too, of several NGRAM's.
 SHAPES = ("plain", "chain", "tree")
 
 
@@ -133,13 +134,11 @@ def _draw_speculative(
     mode = choices.pick(tuple(modes))
     drafting = replace(world, spec_mode=mode)
     # Of a half that verifies no tree of EAGLE's, NGRAM's are what there is.
-    others = 9 if is_tree and not serves(drafting, "tree") else 2
+    others = 9 if is_tree and not serves(drafting, "tree") else 2 if is_tree else 3
     if world.runner != "real" and choices.chance(others, 10):
         world = drafting
         return (
-            _with_ngram(choices, world, single_slot_pages=single_slot_pages)
-            if is_tree
-            else _with_dflash(choices, world)
+            _with_ngram(choices, world, single_slot_pages=single_slot_pages) if is_tree else _with_block(choices, world)
         )
     steps = choices.integer(1, modes[mode])
     topk = choices.pick((2, 3)) if is_tree else 1
@@ -185,10 +184,10 @@ def _with_ngram(choices: Choices, world: World, *, single_slot_pages: bool) -> W
     )
 
 
-def _with_dflash(choices: Choices, world: World) -> World:
-    """``world`` with drafts of a block, each a chain."""
-    width = choices.integer(2, 8)
-    return replace(world, spec_algorithm="DFLASH", spec_steps=1, spec_topk=1, spec_draft_tokens=width)
+def _with_block(choices: Choices, world: World) -> World:
+    """``world`` with drafts of a block, each a chain, of which all is verified, or of each request so many tokens."""
+    width, algorithm = choices.integer(2, 8), choices.pick(BLOCKS)
+    return replace(world, spec_algorithm=algorithm, spec_steps=1, spec_topk=1, spec_draft_tokens=width)
 
 
 def _draw_graph(choices: Choices, world: World) -> World:

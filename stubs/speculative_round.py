@@ -81,6 +81,8 @@ class SpeculativeRound:
         batch = self._worker_batch(windows, None)
         counts, forward_batch, eager = verified.ragged_batch(server, batch, windows, lens, self.generator)
         starts = [sum(counts[:index]) for index in range(len(counts))]
+        # Some backends look up the whole window of a request, whatever part of it is verified.
+        windows = [replace(part, reach=part.prefix + part.count) for part in windows]
         parts = [replace(part, start=s, count=n) for part, s, n in zip(windows, starts, counts, strict=True)]
         mode = f"verify_{world.spec_shape}_{world.spec_mode}"
         plan = self.planner.planned(mode, parts, forward_batch, graph=server.graphs.target)

@@ -115,6 +115,12 @@ def test_a_verify_keeps_each_requests_tokens() -> None:
     assert reordered(program).ops[1] == Verify((1, 0), (2, 1))
 
 
+def test_what_is_verified_of_a_request_goes_with_it() -> None:
+    world = World(spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
+    program = Program(world, (Extend((Row(0, 3), Row(1, 2))), Verify((0, 1), (1, 2), 0, verify_lens=(3, 2))))
+    assert reordered(program).ops[1] == Verify((1, 0), (2, 1), 0, verify_lens=(2, 3))
+
+
 def test_an_order_that_the_scheduler_cannot_have_is_left() -> None:
     rest_of_a_chunk_comes_first = Extend((Row(1, 4), Row(2, 3)))
     ops = (Extend((Row(0, 4), Row(1, 4, more=1))), rest_of_a_chunk_comes_first, Idle(), Decode((0, 1, 2)))

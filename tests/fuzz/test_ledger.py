@@ -15,6 +15,7 @@ WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
 ENCODERS = World(encoder_decoder=1, num_layers=2)
+RAGGED = World(spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
 TINY = World(context_len=12)  # prompts up to 6 tokens, requests up to 10
 FIRST = Extend((Row(0, 5),))
 
@@ -68,6 +69,10 @@ ALLOWED: dict[str, tuple[World, tuple[Op, ...]]] = {
             Extend((Row(0, 7, encoder=3),)),
             Extend((Row(2, 1, 0, 3, encoder=3), Row(3, 1, 1, 2))),
         ),
+    ),
+    "verify of a part": (
+        RAGGED,
+        (Extend((Row(0, 5), Row(1, 3))), Verify((0, 1), (1, 4), 0, verify_lens=(1, 4)), Verify((0,), (4,), 0)),
     ),
     "borrowed pages outlive the lender": (
         World(page_size=4, max_total_tokens=16),

@@ -17,7 +17,9 @@ WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
 ENCODERS = World(encoder_decoder=1, num_layers=2)
+RAGGED = World(spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
 FIRST = Extend((Row(0, 5),))
+TWO = Extend((Row(0, 5), Row(1, 3)))
 
 CASES: dict[str, tuple[World, tuple[Op, ...], tuple[Op, ...]]] = {
     "steps of unknown requests go": (WORLD, (FIRST, Decode((0, 7)), Finish((7,))), (FIRST, Decode((0,)))),
@@ -65,6 +67,16 @@ CASES: dict[str, tuple[World, tuple[Op, ...], tuple[Op, ...]]] = {
     ),
     "verify without speculation is a decode": (WORLD, (FIRST, Verify((0,), (3,))), (FIRST, Decode((0,)))),
     "accepts are cut to the depth": (CHAIN, (FIRST, Verify((9, 0), (1, 5))), (FIRST, Verify((0,), (3,)))),
+    "no more is verified than is drafted, nor accepted than is verified": (
+        RAGGED,
+        (TWO, Verify((9, 1, 0), (1, 5, 2), verify_lens=(1, 5, 1))),
+        (TWO, Verify((1, 0), (4, 1), verify_lens=(4, 1))),
+    ),
+    "all that is drafted is verified where a part cannot be": (
+        CHAIN,
+        (FIRST, Verify((0,), (1,), verify_lens=(1,))),
+        (FIRST, Verify((0,), (1,))),
+    ),
     "decode under speculation goes": (CHAIN, (FIRST, Decode((0,))), (FIRST,)),
     "encoders go where the world has none": (
         WORLD,

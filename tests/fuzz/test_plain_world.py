@@ -66,6 +66,12 @@ def test_a_block_becomes_a_chain_or_shorter() -> None:
     assert spec[-3:] == [("EAGLE", 3, 4), ("DFLASH", 1, 2), ("DFLASH", 1, 3)]
 
 
+def test_a_block_of_which_a_part_is_verified_becomes_one_that_is_verified_whole() -> None:
+    world = World(spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=3)
+    spec = [(one.world.spec_algorithm, one.world.spec_draft_tokens) for one in plain_world(Program(world, ()))]
+    assert spec[-3:] == [("EAGLE", 3), ("DFLASH", 3), ("DSPARK", 2)]
+
+
 def test_chunks_stay_whole_pages_while_pages_change() -> None:
     program = Program(World(page_size=4, attention_chunk_size=12), ())
     worlds = [candidate.world for candidate in plain_world(program)]

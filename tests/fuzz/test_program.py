@@ -57,6 +57,10 @@ OPS = [
     (Extend((Row(1, 3, encoder=2),)), '{"op":"extend","rows":[{"encoder":2,"request":1,"tokens":3}]}'),
     (Decode((0, 2)), '{"op":"decode","requests":[0,2]}'),
     (Verify((0,), (2,)), '{"accepts":[2],"draft_extend":1,"op":"verify","requests":[0]}'),
+    (
+        Verify((0, 1), (1, 2), 0, verify_lens=(1, 3)),
+        '{"accepts":[1,2],"draft_extend":0,"op":"verify","requests":[0,1],"verify_lens":[1,3]}',
+    ),
     (Idle(), '{"op":"idle"}'),
     (Finish((0,), keep=1), '{"keep":1,"op":"finish","requests":[0]}'),
     (Retract((3,)), '{"op":"retract","requests":[3]}'),

@@ -142,6 +142,18 @@ def test_every_pass_stands_in_the_tuple_once() -> None:
     ]
 
 
+def test_verifies_of_a_part_become_verifies_of_all_or_of_less() -> None:
+    program = Program(World(), (Verify((0, 1), (1, 2), 0, verify_lens=(1, 4)),))
+    assert [candidate.ops[0] for candidate in reduce.plain_steps(program)] == [
+        Verify((0, 1), (1, 1), 0, verify_lens=(1, 4)),
+        Verify((0, 1), (1, 2), 0),
+        Verify((0, 1), (1, 2), 0, verify_lens=(1, 4)),
+        Verify((0, 1), (1, 1), 0, verify_lens=(1, 4)),
+        Verify((0, 1), (1, 2), 0, verify_lens=(1, 2)),
+        Verify((0, 1), (1, 2), 0, verify_lens=(1, 3)),
+    ]
+
+
 def test_requests_are_put_in_order_with_and_without_their_accepts() -> None:
     world = World(spec_algorithm="EAGLE", spec_steps=1, spec_topk=1, spec_draft_tokens=2)
     verify = Program(world, (Verify((1, 0), (1, 2)),))

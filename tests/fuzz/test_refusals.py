@@ -15,6 +15,7 @@ WORLD = World()
 PAGED = World(page_size=4)
 CHAIN = World(spec_algorithm="EAGLE", spec_steps=2, spec_topk=1, spec_draft_tokens=3)
 ENCODERS = World(encoder_decoder=1, num_layers=2)
+RAGGED = World(spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
 TINY = World(context_len=12)  # prompts up to 6 tokens, requests up to 10
 FIRST = Extend((Row(0, 5),))
 
@@ -215,6 +216,26 @@ REFUSED = {
     ),
     "verify: accepts none": (CHAIN, (FIRST, Verify((0,), (0,))), "op 1 (verify): accepts 0 tokens; expected 1..3"),
     "verify: accepts too many": (CHAIN, (FIRST, Verify((0,), (4,))), "op 1 (verify): accepts 4 tokens; expected 1..3"),
+    "verify: a part of a draft that is verified whole": (
+        CHAIN,
+        (FIRST, Verify((0,), (1,), verify_lens=(2,))),
+        "op 1 (verify): verify_lens [2] of EAGLE; expected none",
+    ),
+    "verify: parts missing": (
+        RAGGED,
+        (FIRST, Verify((0,), (1,), verify_lens=(1, 2))),
+        "op 1 (verify): 2 verify_lens; expected none, or one for each of 1 requests",
+    ),
+    "verify: no part": (
+        RAGGED,
+        (FIRST, Verify((0,), (1,), verify_lens=(0,))),
+        "op 1 (verify): verifies 0 tokens; expected 1..4",
+    ),
+    "verify: accepts more than is verified": (
+        RAGGED,
+        (FIRST, Verify((0,), (3,), verify_lens=(2,))),
+        "op 1 (verify): accepts 3 tokens; expected 1..2",
+    ),
     "verify: odd flag": (
         CHAIN,
         (FIRST, Verify((0,), (1,), draft_extend=2)),

@@ -155,6 +155,12 @@ def test_stretch_of_what_a_verify_accepts() -> None:
     assert varied(Varier.stretch, program, 1, 0, 2) == (PROMPT, Verify((0,), (3,)))
 
 
+def test_stretch_of_what_is_verified() -> None:
+    world = replace(DRAFTS, spec_algorithm="DSPARK", spec_steps=1, spec_topk=1, spec_draft_tokens=4)
+    program = Program(world, (PROMPT, Verify((0,), (1,), 0)))
+    assert varied(Varier.stretch, program, 1, 1, 0, 1) == (PROMPT, Verify((0,), (1,), 0, verify_lens=(2,)))
+
+
 def test_flip_of_kept() -> None:
     assert varied(Varier.flip, PROGRAM, 1) == (PROMPT, STEP, Finish((0,), keep=1))
 

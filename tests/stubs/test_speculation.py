@@ -18,6 +18,8 @@ from stubs import speculation
         (("NGRAM", 0, 0, 2), "world speculative steps=0 topk=0 width=2; expected >=1, >=1, >=2"),
         (("DFLASH", 1, 1, 4), ""),
         (("DFLASH", 3, 1, 4), "world speculative steps=3 topk=1; of DFLASH SGLang makes both 1"),
+        (("DSPARK", 1, 1, 4), ""),
+        (("DSPARK", 1, 2, 4), "world speculative steps=1 topk=2; of DSPARK SGLang makes both 1"),
         (("DFLASH", 1, 1, 1), "world speculative steps=1 topk=1 width=1; expected >=1, >=1, >=2"),
         (("EAGLE", 3, 1, 3), "world.spec_draft_tokens is 3; with topk 1 SGLang forces steps + 1 = 4"),
     ],
@@ -28,7 +30,14 @@ def test_what_is_wrong(given: tuple[str, int, int, int], reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "topk", "shape"),
-    [("", 0, ""), ("EAGLE", 1, "chain"), ("EAGLE", 2, "tree"), ("NGRAM", 1, "ngram"), ("DFLASH", 1, "dflash")],
+    [
+        ("", 0, ""),
+        ("EAGLE", 1, "chain"),
+        ("EAGLE", 2, "tree"),
+        ("NGRAM", 1, "ngram"),
+        ("DFLASH", 1, "dflash"),
+        ("DSPARK", 1, "dspark"),
+    ],
 )
 def test_shapes(algorithm: str, topk: int, shape: str) -> None:
     assert speculation.shape_of(algorithm, topk) == shape
