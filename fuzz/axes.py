@@ -61,7 +61,12 @@ AXES: tuple[Axis, ...] = (
     ),
     _world("spec_mode"),
     _world("spec_steps", "4 at most: each costs a row of every request"),
-    _world("spec_topk", "3 at most"),
+    _world(
+        "spec_topk",
+        "3 at most",
+        "the layout of a tree's mask: SGLang's to choose, its full one or, where a captured half reads none (0.5.17 on), "
+        "of drafted tokens alone; no release chooses the bit-packed one",
+    ),
     _world("spec_draft_tokens", "8 at most over a tree"),
     _world("query_scalar", REAL),
     _world("alternate_layers", REAL),

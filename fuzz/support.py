@@ -34,8 +34,6 @@ MODE_ROWS: Mapping[str, tuple[str, ...]] = {
     "verify, NGRAM, graph": ("verify_ngram_prefill_graph", "verify_ngram_decode_graph"),
     "verify, DFLASH": ("verify_dflash_prefill", "verify_dflash_decode"),
     "verify, DFLASH, graph": ("verify_dflash_prefill_graph", "verify_dflash_decode_graph"),
-    "verify, DSPARK": ("verify_dspark_prefill", "verify_dspark_decode"),
-    "verify, DSPARK, graph": ("verify_dspark_prefill_graph", "verify_dspark_decode_graph"),
     "draft decode": ("draft_decode",),
     "draft decode, graph": ("draft_decode_graph",),
     "draft extend": ("draft_extend",),

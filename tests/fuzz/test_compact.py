@@ -136,7 +136,7 @@ def test_a_graph_without_a_row_to_spare_has_nowhere_to_put_tokens_of_padding(
     assert told(trace) == [fault]
 
 
-@pytest.mark.parametrize("version", ["0.5.12", "0.5.15.post1"])
+@pytest.mark.parametrize("version", ["0.5.15.post1", "0.5.12"])
 def test_an_older_release_does_not_know_the_algorithm(real_worker: RealWorker, version: str) -> None:
     trace = run(real_worker(version), "fa3:triton")
     assert trace.verdict is Verdict.UNSUPPORTED
@@ -146,10 +146,10 @@ def test_an_older_release_does_not_know_the_algorithm(real_worker: RealWorker, v
 
 PLANTED = {
     "nothing": (0, []),
-    "lengths of whole windows": (0, ["numeric/", "bounds/"]),
+    "lengths of whole windows": (0, ["numeric/wrong_output/FlashAttentionBackend.forward_extend"]),
     "lengths of others": (0, ["numeric/wrong_output/FlashAttentionBackend.forward_extend"]),
     "starts not refreshed": (1, ["state/replay_differs/FlashAttentionBackend.verify_graph"]),
-    "metadata replaced": (1, ["state/replay_differs/FlashAttentionBackend.verify_graph"]),
+    "metadata replaced": (1, ["bounds/contract_breach/flash_attn_with_kvcache.cache_seqlens"]),
 }
 
 
@@ -159,5 +159,5 @@ def test_planted_faults_are_found(real_worker: RealWorker, planted: str) -> None
     ops = (*STEPS[:3], Verify((0, 1), (1, 1), draft_extend=0, verify_lens=(3, 1)))
     seed = list(PLANTED).index(planted)
     found = told(run(real_worker("0.5.23", executor=EXECUTOR), "fa3:triton", ops, seed, graph=graph))
-    assert [name for name in wanted if not any(one.startswith(name) for one in found)] == []
+    assert [name for name in wanted if name not in found] == []
     assert bool(found) == bool(wanted)

@@ -18,6 +18,7 @@ from fuzz.limits import Limits, LimitsError
 from fuzz.program import Extend, Program, Verify, parse
 from fuzz.request import State
 from fuzz.trace import MODES, REPLAYED
+from stubs.speculation import BLOCKS
 from stubs.world import World
 
 LIMITS = Limits(pairs=("triton:fa3",))  # halves that serve every mode
@@ -98,7 +99,7 @@ def test_seeds_differ() -> None:
 def test_each_mode_is_at_least_a_fortieth_of_the_steps(mode: str) -> None:
     counts = mode_counts()
     # Drafts of algorithms that have one mode each are rarer than EAGLE's, and padding is now and then.
-    rarer = {"ngram": 0.007, "dflash": 0.007, "padded": 0.0004, "relabelled": 0.0002}
+    rarer = {"ngram": 0.007, "dflash": 0.007, "dspark": 0.007, "padded": 0.0004, "relabelled": 0.0002}
     least = next((share for word, share in rarer.items() if word in mode), 0.025)
     assert counts[mode] / sum(counts.values()) >= least
 
@@ -191,7 +192,7 @@ def test_limits_are_reached(situation: str, percent: float) -> None:
         ("num_layers", {1, 2}),
         ("overlap", {0, 1}),
         ("logit_cap", {0, 30}),
-        ("spec_algorithm", {"", "EAGLE", "NGRAM", "DFLASH"}),
+        ("spec_algorithm", {"", "EAGLE", "NGRAM", "DFLASH", "DSPARK"}),
         ("spec_steps", {0, 1, 2, 3, 4, 5, 6, 7, 8}),  # of NGRAM SGLang makes one out of width and breadth
         ("spec_topk", {0, 1, 2, 3}),
         ("spec_mode", {"prefill", "decode"}),
@@ -254,7 +255,7 @@ def test_speculation_stays_within_what_a_pair_verifies_in() -> None:
     worlds = [program_for(seed, limits).world for seed in range(400)]
     drawn = {(world.pair, world.spec_mode, world.spec_steps) for world in worlds if world.has_draft_model}
     assert drawn == {("a:b", "prefill", 1), ("a:b", "prefill", 2), ("b:a", "decode", 1), ("b:a", "prefill", 1)}
-    modelless = {(world.pair, world.spec_mode) for world in worlds if world.spec_algorithm in ("NGRAM", "DFLASH")}
+    modelless = {(world.pair, world.spec_mode) for world in worlds if world.spec_algorithm in ("NGRAM", *BLOCKS)}
     assert modelless == {("a:b", "prefill"), ("b:a", "decode"), ("b:a", "prefill")}
     assert {world.pair for world in worlds} == set(pairs)
 

@@ -19,7 +19,10 @@ from stubs.world import World, WorldError
         ({"runner": "x"}, "world.runner is 'x'; expected one of 'fake', 'real'"),
         ({"device": "tpu"}, "world.device is 'tpu'; expected one of 'cpu', 'cuda'"),
         ({"layout": "x"}, "world.layout is 'x'; expected one of 'contiguous', 'shuffled', 'interleaved', 'descending'"),
-        ({"spec_algorithm": "X"}, "world.spec_algorithm is 'X'; expected one of '', 'EAGLE', 'NGRAM', 'DFLASH'"),
+        (
+            {"spec_algorithm": "X"},
+            "world.spec_algorithm is 'X'; expected one of '', 'EAGLE', 'NGRAM', 'DFLASH', 'DSPARK'",
+        ),
         ({"spec_mode": "both"}, "world.spec_mode is 'both'; expected one of 'prefill', 'decode'"),
         ({"page_size": 0}, "world.page_size is 0; expected 1..128"),
         ({"kv_dtype": "int4"}, "world.kv_dtype is 'int4'; expected one of 'auto', 'fp8_e4m3', 'fp8_e5m2'"),
