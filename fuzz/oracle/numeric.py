@@ -168,8 +168,11 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
-    """The first wrong rule under which every wrong row is right; the right one if there is none."""
-    kinds = SCALE_EXPLANATIONS + EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
+    """The wrong rule under which every wrong row is right: of those of scales the nearest, else the first; else the right one."""
+    nearest = _of_scales(view, wrong) if view.world.kv_scale else None
+    if nearest is not None:
+        return nearest
+    kinds = EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
     if view.world.encoder_decoder:
         kinds += ENCODER_EXPLANATIONS
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
@@ -195,6 +198,21 @@ def _rounding_share(world: World) -> float:
     if world.kv_dtype != "auto" or world.device == "cuda":
         return 1.0
     return ROUNDING_SHARES[world.dtype] / (1.0 if world.dtype == "float32" else _width(world))
+
+
+def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
+    """Which of SCALE_EXPLANATIONS explains every wrong row, and the worst at least twice as near as the right rule does.
+
+    fp8's tolerance alone would let much pass, and one of these for another.
+    """
+    worst = max(wrong, key=lambda row: row.excess)
+    off = float((worst.got - worst.wanted).abs().max())
+    found: list[tuple[float, Rule]] = []
+    for rule in (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_own_as_given(view, kind))):
+        residue = float((worst.got - _expected(view, worst.tap, worst.row, rule)).abs().max())
+        if 2 * residue <= off and all(_left_by(view, row, rule) <= 1 for row in wrong):
+            found.append((residue, rule))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
@@ -224,7 +242,7 @@ def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tens
 def _heat(world: World, rule: Rule) -> float:
     """How many times as far apart logits are under ``rule`` as they ought to be, and with them what is rounded."""
     scale = world.kv_scales[0]
-    return max(1.0, {"scaled": scale, "unscaled": 1 / scale}.get(rule.pool, 1.0))
+    return max(1.0, {"": 1.0, "unscaled": 1 / scale}.get(rule.pool, scale))
 
 
 def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
@@ -287,10 +305,11 @@ def _held(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> History:
     for buffer in kv_memory(view.plan.runner.token_to_kv_pool):
         if buffer.layer == tap.layer_index:
             rows = buffer.tensor[buffer.rows_at(slots.to(buffer.tensor.device))].cpu()
-            scale = view.world.kv_scales["KV".index(buffer.half)] if rule.pool == "scaled" else 1.0
-            read[buffer.half] = rows.view(kv_torch_dtype(view.world)).float() * scale
-    latent = read["K"][..., : view.world.kv_lora_rank]  # of latent KV a row is key and value
-    return History(read["K"], read.get("V", latent))
+            read[buffer.half] = rows.view(kv_torch_dtype(view.world)).float()
+    read.setdefault("V", read["K"][..., : view.world.kv_lora_rank])  # of latent KV a row is key and value
+    of_keys, of_values = view.world.kv_scales
+    read["K"] = read["K"] * (1.0 if rule.pool == "unscaled" else of_keys)
+    return History(read["K"], read["V"] * (of_values if rule.pool == "scaled" else 1.0))
 
 
 def _fault(view: StepView, kind: str, compared: _Compared, evidence: dict[str, str]) -> Fault:

@@ -39,7 +39,8 @@ class Rule:
     ignores_own: bool = False  # the prefix alone is seen
     counts_own_twice: bool = False  # the step's own KV is taken for prefix, too, which every query sees
     own_as_given: bool = False  # the step's own KV is not rounded as the pool's is: right as well
-    pool: str = ""  # "scaled" or "unscaled": KV is what the pool holds, so read, and not what it ought to hold
+    # KV is what the pool holds, and not what it ought to hold, read "scaled", "unscaled" or, "keys", with keys scaled alone.
+    pool: str = ""
 
 
 # What has gone wrong in attention backends again and again: one limit forgotten, or one token too many or too few.
@@ -65,7 +66,11 @@ ENCODER_EXPLANATIONS = (
     Rule(("encoder_ignored",), knows_no_encoder=True),
 )
 # Where KV is kept scaled: the fault is of whoever stored it, or of this reader.
-SCALE_EXPLANATIONS = (Rule(("stored_kv_wrong",), pool="scaled"), Rule(("kv_scale_ignored",), pool="unscaled"))
+SCALE_EXPLANATIONS = (
+    Rule(("stored_kv_wrong",), pool="scaled"),
+    Rule(("kv_scale_ignored",), pool="unscaled"),
+    Rule(("value_scale_ignored",), pool="keys"),
+)
 # What one backend may leave out beside another: two or three of these are a fault each.
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "window_ignored": {"ignores_window": True},

@@ -95,7 +95,13 @@ def test_a_temperature_that_is_ignored_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "read", "kind"), [((1, 1), (2, 4), "stored_kv_wrong"), ((2, 4), (1, 1), "kv_scale_ignored")]
+    ("held", "read", "kind"),
+    [
+        ((1, 1), (2, 4), "stored_kv_wrong"),
+        ((2, 4), (1, 1), "kv_scale_ignored"),
+        ((2, 4), (2, 1), "value_scale_ignored"),
+        ((2, 4), (2, 9), "wrong_output"),
+    ],
 )
 def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_reads_it(
     held: tuple[int, int], read: tuple[int, int], kind: str
@@ -147,12 +153,12 @@ def test_a_latent_row_in_the_pool_is_key_and_value() -> None:
     row, tap = SimpleNamespace(prefix=1, count=1, live=SimpleNamespace(slots=[3, 1])), SimpleNamespace(layer_index=0)
     held = [
         _held(SimpleNamespace(world=world, plan=plan), tap, row, Rule(pool=pool_as))  # type: ignore[arg-type]
-        for pool_as in ("scaled", "unscaled")
+        for pool_as in ("scaled", "unscaled", "keys")
     ]
     as_held = rows.to(torch.float8_e4m3fn).float()
-    assert torch.equal(held[0].k, 2 * as_held)
-    assert torch.equal(held[1].k, as_held)
-    assert [torch.equal(one.v, one.k[..., :8]) for one in held] == [True, True]
+    assert [torch.equal(one.k, scale * as_held) for one, scale in zip(held, (2, 1, 2), strict=True)] == [True] * 3
+    values = as_held[..., :8]
+    assert [torch.equal(one.v, scale * values) for one, scale in zip(held, (2, 1, 1), strict=True)] == [True] * 3
 
 
 def test_two_limits_ignored_are_two_faults() -> None:
