@@ -107,7 +107,7 @@ def test_a_half_that_cannot_be_captured_is_refused_at_start_up(real_worker: Real
 
 PLANTED = {
     "nothing": [],
-    "buffer replaced": ["state/replay_differs/TritonAttnBackend.decode_graph"],
+    "tensor replaced": ["state/replay_differs/TritonAttnBackend.decode_graph"],
     "preparation skipped": ["state/replay_differs/TritonAttnBackend.decode_graph"],
     "host read": ["state/host_read_in_capture/"],
     "padding in a live slot": ["state/kv_not_written/TritonAttnBackend.decode_graph"],

@@ -101,7 +101,7 @@ def test_a_release_without_such_graphs_runs_without(real_worker: RealWorker) -> 
 
 PLANTED = {
     "nothing": [],
-    "table replaced": ["state/replay_differs/FlashAttentionBackend.extend_graph"],
+    "tensor replaced": ["state/replay_differs/FlashAttentionBackend.extend_graph"],
     "preparation skipped": ["state/replay_unwritten/FlashAttentionBackend.extend_graph"],
     "host read": ["state/host_read_in_capture/"],
     "padding in a live slot": ["state/kv_not_written/FlashAttentionBackend.extend_graph"],
