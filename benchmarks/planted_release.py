@@ -142,15 +142,16 @@ def _few(honest):
 
     return plan_decode
 """,
-    "room for eight tokens in a mixed step": """
+    "room for eight tokens beside two of one": """
 @_planted(HybridAttnBackend, "init_forward_metadata")
 def _crowded(honest):
-    def plan_mixed(self, forward_batch):
-        if forward_batch.forward_mode.is_mixed():
+    def plan_extend(self, forward_batch):
+        mode = forward_batch.forward_mode
+        if mode.is_extend() and not mode.is_target_verify() and forward_batch.extend_seq_lens_cpu.count(1) > 1:
             _assert_fits(len(forward_batch.input_ids), 8)
         return honest(self, forward_batch)
 
-    return plan_mixed
+    return plan_extend
 """,
 }
 

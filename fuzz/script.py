@@ -109,6 +109,7 @@ def write_script(program: Program, finding: Finding, trace: Trace, provenance: P
         "logit_cap": world.logit_cap,
         "dtype": world.dtype,
         "seed": program.seed,
+        "has_mixed": any(step.mode == "MIXED" for step in steps),
         "has_idle": any(step.mode == "IDLE" for step in steps),
         "uses_verify": any(step.mode == "TARGET_VERIFY" for step in steps),
         "spec_steps": world.spec_steps,

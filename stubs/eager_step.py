@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stubs import sglang, sglang_batch
+from stubs import sglang, sglang_batch, sglang_eager
 from stubs.kv_memory import kv_places
 from stubs.layer_inputs import LayerInput
 from stubs.slots import kv_buffers
@@ -23,6 +23,7 @@ def run_layers(
     model's fused kernel does, and the layers are told not to.
     """
     with torch.no_grad(), sglang.forward_context(backend, forward_batch):
+        sglang_eager.as_run(forward_batch)
         if forward_batch.batch_size > 0 and sglang_batch.needs_forward_metadata(forward_batch):
             backend.init_forward_metadata(forward_batch)
         taps = []

@@ -100,12 +100,15 @@ def test_slots_taken_for_pages_are_found(real_worker: RealWorker) -> None:
     assert signatures(real_worker("0.5.16").run(program("fa3:fa3", page_size=1), SECONDS)) == []
 
 
-def test_chunks_that_a_step_leaves_out_are_found(real_worker: RealWorker) -> None:
-    """fa3 plans them for prompts alone, and not for prompts mixed with decodes."""
+@pytest.mark.parametrize("version", ["0.5.18", "0.5.23"])
+def test_chunks_that_a_step_leaves_out_are_found(real_worker: RealWorker, version: str) -> None:
+    """fa3 plans them for prompts alone, and not for prompts mixed with decodes; from 0.5.19 on it is given none such."""
     ops = (Extend((Row(0, 9),)), Mixed((Row(1, 9),), (0,)))
-    trace = real_worker("0.5.23").run(program("fa3:fa3", ops), SECONDS)
-    assert signatures(trace) == ["numeric/chunk_ignored/FlashAttentionBackend.forward_extend"]
-    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"]
+    trace = real_worker(version).run(program("fa3:fa3", ops, page_size=1), SECONDS)
+    found = ["numeric/chunk_ignored/FlashAttentionBackend.forward_extend"] if version == "0.5.18" else []
+    assert signatures(trace) == found
+    assert [step.mode for step in trace.steps] == ["extend", "mixed"]
+    assert [step.mode for step in trace.steps if step.verdict is Verdict.BUG] == ["mixed"] * len(found)
 
 
 def test_a_pool_of_the_chunks_own_is_read_as_if_it_were_all_layers(real_worker: RealWorker) -> None:
@@ -113,13 +116,23 @@ def test_a_pool_of_the_chunks_own_is_read_as_if_it_were_all_layers(real_worker: 
     assert "bounds/row_read/_fwd_grouped_kernel_stage1.K_Buffer" in signatures(trace)
 
 
-def test_a_script_shows_it_and_tells_the_release_that_has_it_right(real_worker: RealWorker, tmp_path: Path) -> None:
-    ops = (Extend((Row(0, 9),)),)
-    plain = program("fa3:triton", ops, num_layers=1, alternate_layers=0)
+@pytest.mark.parametrize(
+    ("pair", "ops", "page", "right"),
+    [
+        ("fa3:triton", (Extend((Row(0, 9),)),), 4, "0.5.23"),
+        # From 0.5.19 on SGLang's runner plans a mixed batch as an extend, and the script as it does.
+        ("fa3:triton", (Extend((Row(0, 3),)), Mixed((Row(1, 9),), (0,))), 1, "0.5.19"),
+    ],
+    ids=["extend", "mixed"],
+)
+def test_a_script_shows_it_and_tells_the_release_that_has_it_right(
+    real_worker: RealWorker, tmp_path: Path, pair: str, ops: tuple[Op, ...], page: int, right: str
+) -> None:
+    plain = program(pair, ops, num_layers=1, alternate_layers=0, page_size=page)
     trace = real_worker("0.5.16").run(plain, SECONDS)
     script = tmp_path / "script.py"
     script.write_text(write_script(plain, trace.findings[0], trace, PROVENANCE))
-    for version, status in (("0.5.16", 1), ("0.5.23", 0)):
+    for version, status in (("0.5.16", 1), (right, 0)):
         command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", f"pypi:{version}"]
         assert subprocess.run(command, check=False, timeout=SECONDS).returncode == status
 
