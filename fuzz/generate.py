@@ -117,14 +117,14 @@ class _Drawer:
         steps = bool(self.generating) and self.tokens_left > 0
         chunking = self.chunked is not None
         extends = self.tokens_left > 0 and (chunking or self.ledger.rows_free > 0)
-        speculative, encoders = self.world.is_speculative, bool(self.world.encoder_decoder)
+        speculative = self.world.is_speculative
         more = 4 if self.is_full else 1  # steps to the limit
         return (
             # A chunked prompt is all but always taken on in the very next step, mixed or not.
             (24 if chunking else 8 if self.running else 24, self._extend, extends),
             (12 * more, self._decode, steps and not speculative),
             (20 * more, self._verify, steps and speculative),
-            (60 if chunking else 14, self._mixed, steps and extends and not speculative and not encoders),
+            (60 if chunking else 14, self._mixed, steps and extends and self.world.may_mix),
             (3, self._finish, bool(self.running)),
             (3, self._retract, bool(self.generating)),
             (1, self._idle, True),

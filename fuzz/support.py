@@ -12,7 +12,7 @@ from fuzz.cells import BEHIND, Cell, attempts, reason_of, runs, try_cells
 from fuzz.finding import Verdict
 from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerError, WorkerProcess
-from fuzz.program import Program
+from fuzz.program import Extend, Mixed, Program
 from fuzz.targets import open_target
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
@@ -129,7 +129,8 @@ def _rows(name: str, run: Callable[[Program], Trace]) -> Iterator[tuple[str, Cel
         except WorldError as error:  # no model has both
             yield row, Cell(Verdict.UNSUPPORTED.value, str(error))
             continue
-        trace = run(replace(plain, world=world))
+        ops = (Extend(op.rows) if isinstance(op, Mixed) and not world.may_mix else op for op in plain.ops)
+        trace = run(replace(plain, world=world).with_ops(tuple(ops)))
         reasons = [reason_of(one) for one in trace.findings if one.verdict is trace.verdict]
         yield row, Cell(trace.verdict.value, next(iter(reasons), ""))
 

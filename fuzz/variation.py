@@ -16,7 +16,7 @@ from fuzz.generate import next_op
 from fuzz.ledger import Ledger
 from fuzz.limits import Limits
 from fuzz.mend import mend
-from fuzz.program import Decode, Finish, Mixed, Op, Program, Row, Verify
+from fuzz.program import Decode, Extend, Finish, Mixed, Op, Program, Row, Verify
 from fuzz.redraw import redrawn
 from fuzz.request import accept_max
 from fuzz.worlds import draw_world
@@ -229,7 +229,12 @@ def _fresh(program: Program) -> int:
 
 
 def _in_kind(op: Op, world: World) -> Op:
-    """A decode where drafts are verified is a verify of the fewest; the other way round it is the mender's affair."""
+    """A decode where drafts are verified is a verify of the fewest; the other way round it is the mender's affair.
+
+    A mixed batch where none runs is an extend.
+    """
+    if isinstance(op, Mixed) and not world.may_mix:
+        return Extend(op.rows)
     if world.is_speculative and isinstance(op, Decode):
         return Verify(op.requests, (1,) * len(op.requests))
     return op

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from stubs.layer_inputs import LayerInput
 from stubs.refusal import Refused
-from stubs.sglang import accepted, find, forward_context
+from stubs.sglang import accepted, find, forward_context, load
 from stubs.sglang_batch import needs_forward_metadata
 from stubs.tap import Tap
 
 WRAPPER = "sglang.srt.layers.attention.tbo_backend:TboAttnBackend"
+STRATEGIES = ("sglang.srt.batch_overlap.operations_strategy", "sglang.srt.operations_strategy")  # as below
 PLACES = ("sglang.srt.batch_overlap.two_batch_overlap", "sglang.srt.two_batch_overlap")  # up to 0.5.6 the second
+STRATEGY = "_compute_moe_qwen3_layer_operations_strategy_tbo"  # of a model whose attention is not latent
 
 
 def overlapped_backend(make: Callable[[], Any]) -> Any:
@@ -54,7 +59,11 @@ def _layer(backend: Any, layer: Any, forward_batch: Any, index: int, given: Laye
 
 
 def split(forward_batch: Any) -> None:
-    """The halves of ``forward_batch``, by SGLang's split: between requests, or within one that is as long as all others."""
+    """The halves of ``forward_batch``, by SGLang's split: between requests, or within one that is as long as all others.
+
+    Refused where SGLang's models know no order of operations for them: there no attention runs.
+    """
+    _refuse_unordered(forward_batch.forward_mode)
     mode, spec_info = forward_batch.forward_mode, forward_batch.spec_info
     width = _function("get_token_num_per_seq")(forward_mode=mode, spec_info=spec_info)
     forward_batch.tbo_split_seq_index = _function("compute_split_seq_index")(
@@ -66,6 +75,29 @@ def split(forward_batch: Any) -> None:
     forward_batch.tbo_children = None  # of an earlier run of the same step
     prepare = _function("TboForwardBatchPreparer").prepare
     prepare(forward_batch, **accepted(prepare, is_draft_worker=False))
+
+
+@functools.cache
+def _unordered(mode: Any) -> str:
+    """SGLang's words where its models have no order of operations for halves of ``mode``, in all releases MIXED; else "".
+
+    They ask for the mode that the scheduler gave the whole batch, not for what the runner of eager steps makes of it.
+    """
+    module = load(_found(*(f"{place}:OperationsStrategy" for place in STRATEGIES)).__module__)
+    family = STRATEGY.removesuffix("layer_operations_strategy_tbo")
+    orders = [name for name in vars(module) if name.startswith(family) and name != STRATEGY]
+    with patch.multiple(module, **dict.fromkeys(orders, lambda layer: None)):
+        try:
+            getattr(module, STRATEGY)(SimpleNamespace(is_layer_sparse=True), mode)
+        except NotImplementedError as error:
+            return f"OperationsStrategy: {error}"
+    return ""
+
+
+def _refuse_unordered(mode: Any) -> None:
+    reason = _unordered(mode)
+    if reason:
+        raise Refused(reason)
 
 
 def _function(name: str) -> Any:

@@ -169,6 +169,15 @@ class World:
         return self.spec_algorithm == "DSPARK"
 
     @property
+    def may_mix(self) -> bool:
+        """Whether a step may have prompts and decodes.
+
+        SGLang mixes none where it drafts (0.5.19 on: with few algorithms), and its models know no order of operations for
+        the halves of a mixed batch. Models with encoders it serves without chunks, and so without mixed steps.
+        """
+        return not self.is_speculative and self.wrapper != "tbo" and not self.encoder_decoder
+
+    @property
     def spec_reserve(self) -> int:
         """KV slots that one speculative step may write per request."""
         return speculation.reserve(*self._speculation, self.page_size)

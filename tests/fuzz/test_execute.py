@@ -52,7 +52,7 @@ def test_another_seed_gives_another_trace(real_worker: RealWorker) -> None:
 def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker) -> None:
     # 0.5.12: later releases' fa3 draft extend passes the page table's end near the context limit. Its graphs of the
     # draft's extend are wrong, its fa3 takes values to be as wide as keys when it verifies trees, and NGRAM's narrowest
-    # trees for chains; a mixed batch that overlaps itself is split wrongly. Its Triton knows no chunks.
+    # trees for chains. Its Triton knows no chunks; what other wrappers do has tests of its own.
     worker = real_worker("0.5.12")
     limits = Limits(pairs=("triton:fa3",), tokens_max=80)
     drawn = (program_for(seed, limits) for seed in range(40))

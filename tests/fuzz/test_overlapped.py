@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from fuzz.finding import Verdict
+from fuzz.generate import program_for
+from fuzz.limits import Limits
 from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Row, Verify
 from fuzz.trace import Trace
+from fuzz.variation import fitted
 from stubs.world import World, WorldError
 from tests.conftest import RealWorker
 from tests.fuzz.golden import SECONDS, signatures
@@ -77,14 +81,23 @@ def test_a_backend_with_less_room_than_the_padded_batch_needs_is_found_out(real_
     assert signatures(trace) == ["contract/RuntimeError/TritonAttnBackend._fill_kv_indptr_and_indices"]
 
 
-def test_a_mixed_batch_with_one_long_prompt_is_cut_where_no_request_ends(real_worker: RealWorker) -> None:
-    trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, Mixed((Row(2, 9),), (0, 1)))
-    assert signatures(trace) == ["bounds/contract_breach/flash_attn_with_kvcache.cu_seqlens_q"]
+@pytest.mark.parametrize("release", ["0.5.12", "0.5.16", "0.5.23"])
+def test_a_mixed_batch_is_refused_in_the_models_words(real_worker: RealWorker, release: str) -> None:
+    """The scheduler splits it before the runner makes it an extend, and no model has an order for its halves."""
+    trace = run(real_worker(release), "fa3", "triton", FIRST, Mixed((Row(2, 9),), (0, 1)))
+    (finding,) = trace.findings
+    assert (finding.verdict, finding.mode) == (Verdict.UNSUPPORTED, "mixed")
+    assert finding.title == "OperationsStrategy: Unsupported forward_mode=<ForwardMode.MIXED: 3>"
 
 
-def test_a_mixed_batch_of_even_halves_is_served_right(real_worker: RealWorker) -> None:
-    trace = run(real_worker("0.5.23"), "fa3", "triton", FIRST, Mixed((Row(2, 2),), (0, 1)))
-    assert signatures(trace) == []
+def test_no_mixed_batch_is_drawn_or_varied_into_being() -> None:
+    world = World(prefill="fa3", decode="triton", wrapper="tbo")
+    limits = Limits(pairs=("fa3:triton",), worlds=(world,))
+    drawn = [program_for(seed, limits) for seed in range(60)]
+    varied = [fitted(Program(world, (FIRST, Mixed((Row(2, 9),), (0, 1)))), limits)]
+    assert {op.kind for program in drawn for op in program.ops} >= {"extend", "decode", "idle"}
+    assert not [op for program in drawn + varied for op in program.ops if isinstance(op, Mixed)]
+    assert varied[0].ops == (FIRST, Extend((Row(2, 9),)))
 
 
 @pytest.mark.parametrize("fields", [{"save_kv_cache": 0}, {"wrapper": "other"}])
