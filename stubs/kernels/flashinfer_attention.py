@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 
@@ -56,19 +57,21 @@ def attend_pages(
 ) -> Answer:
     """Attention of q [T, H, D] over a paged cache [pages, page, kv heads, D], as planned; (output, LSE [T, H] base 2).
 
-    The arrays are the device's: they must say what was planned. ``qo_indptr`` None means one row a request.
-    Raises ContractBreach.
+    The arrays are the device's: they must say what was planned, but of a request planned with one key at most, which is
+    one chunk of work whatever they say: that is what SGLang fills the padded rows of a captured graph with. ``qo_indptr``
+    None means one row a request. Raises ContractBreach.
     """
     schedule, geometry, function = _planned(kernel), kernel.geometry, kernel.function
     if qo_indptr is not None:
         contract.check_same(function, "qo_indptr", schedule.queries, qo_indptr)
-    contract.check_same(function, "paged_kv_indptr", schedule.pages, kv_indptr)
+    contract.check_same(function, "paged_kv_indptr", _pages_but_of_padding(schedule, kv_indptr), kv_indptr)
     names = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
     lengths = contract.check_pages(function, names, kv_indptr, kv_indices, last_page_len, geometry.page_size)
     for request, (planned, found) in enumerate(zip(schedule.lengths, lengths, strict=True)):
-        if planned != found:
+        if planned != found and planned > 1:
             detail = f"leaves {found} keys on the device, {planned} were planned"
             raise ContractBreach(function, "paged_kv_last_page_len", detail, request)
+    schedule = replace(schedule, pages=kv_indptr.tolist(), lengths=lengths)
     rows = schedule.queries[-1]
     contract.check_query(function, q, rows, geometry.heads, geometry.kv_heads, geometry.head_dim, geometry.q_dtype)
     trailing = (geometry.page_size, geometry.kv_heads, geometry.head_dim)
@@ -125,6 +128,20 @@ def _planned(kernel: PlannedKernel) -> Schedule:
     if kernel.schedule is None:
         raise ContractBreach(kernel.function, "plan", "run came before it")
     return kernel.schedule
+
+
+def _pages_but_of_padding(schedule: Schedule, kv_indptr: torch.Tensor) -> list[int]:
+    """Cumulative pages as planned; of a request planned with one key at most as the device has them."""
+    device = kv_indptr.tolist()
+    if len(device) != len(schedule.pages):
+        return schedule.pages
+    held = [
+        pages if planned > 1 else found
+        for planned, pages, found in zip(
+            schedule.lengths, contract.lengths_of(schedule.pages), contract.lengths_of(device), strict=True
+        )
+    ]
+    return list(accumulate(held, initial=schedule.pages[0]))
 
 
 def _places(schedule: Schedule, indices: torch.Tensor, page: int) -> tuple[torch.Tensor, torch.Tensor]:

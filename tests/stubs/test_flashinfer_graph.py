@@ -134,6 +134,21 @@ def test_a_launch_whose_device_arrays_are_not_what_was_planned_is_refused(
     assert caught.value.argument == argument
 
 
+def test_a_request_planned_with_one_key_has_what_the_device_says() -> None:
+    """What SGLang pads the batch of a graph with: the host counts one key, the device as many as the draft has, too."""
+    wrapper, memory = bound(), workspace()
+    wrapper.plan(**plan())
+    assert wrapper._cached_module is not None
+    for pages in ((0, 1, 4), (0, 0, 3)):  # before another request, whose pages come later on the device
+        wrapper._cached_module.plan(memory, memory, memory, ints(0, 1, 4), ints(*pages), ints(1, 5), 4, 2)
+        out = wrapper.forward(Q, (K, V), causal=True, sm_scale=0.25)
+        assert close(out[:1], attend(Q[:1], *keys_of(0), scale=0.25))
+        assert close(out[1:], attend(Q[1:], *keys_of(1), scale=0.25))
+    wrapper._cached_module.plan(memory, memory, memory, ints(0, 1, 4), ints(0, 1, 4), ints(2, 5), 4, 2)
+    with pytest.raises(ContractBreach, match="paged_kv_indptr of request 0: is 2 at 1 on the device, 1 was planned"):
+        wrapper.forward(Q, (K, V), causal=True, sm_scale=0.25)
+
+
 @pytest.mark.parametrize(
     ("argument", "changes"),
     [
@@ -191,8 +206,8 @@ def test_a_fast_plan_takes_the_hosts_word_and_what_the_buffers_hold() -> None:
 def test_a_fast_plan_whose_host_indptr_is_not_the_devices_is_found_at_the_launch() -> None:
     wrapper = bound_decode()
     wrapper.plan(**decode_plan())
-    fast_decode_plan(wrapper, **decode_plan(), global_override_indptr_cpu=ints(0, 1, 4))
-    with pytest.raises(ContractBreach, match="paged_kv_indptr of request 0: is 2 at 1 on the device, 1 was planned"):
+    fast_decode_plan(wrapper, **decode_plan(), global_override_indptr_cpu=ints(0, 2, 4))
+    with pytest.raises(ContractBreach, match="paged_kv_indptr of request 1: is 5 at 2 on the device, 4 was planned"):
         wrapper.forward(Q[:2], (K, V))
 
 
