@@ -216,9 +216,11 @@ def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
 
 
 def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
-    """``rule`` over the step's own KV as it was given, where a pool of fp8 rounds it."""
+    """``rule`` over the step's own KV as it was given, where a pool of fp8 rounds it; and with queries rounded so as well."""
     if view.world.kv_dtype != "auto":
         yield replace(rule, own_as_given=True)
+        yield replace(rule, q_rounded=True)
+        yield replace(rule, own_as_given=True, q_rounded=True)
 
 
 def _left_by(view: StepView, row: _Compared, rule: Rule) -> float:
@@ -272,13 +274,16 @@ def _expected(view: StepView, tap: Tap, row: RowPlan, rule: Rule) -> torch.Tenso
         k, v = held.k[row.prefix :], held.v[row.prefix :]
     elif not rule.own_as_given:
         k, v = as_stored(world, k, "K"), as_stored(world, v, "V")
+    q = tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows]
+    if rule.q_rounded:
+        q = q.to(kv_torch_dtype(world)).float()
     mask = mask_of(layer, row, rule)
     if rule.counts_own_twice and not layer.is_cross:
         k, v = torch.cat([k, k]), torch.cat([v, v])
         seen = torch.ones(row.count, row.count, dtype=torch.bool)
         mask = torch.cat([mask[:, : row.prefix], seen, mask[:, row.prefix :]], dim=1)
     return attend(
-        tap.q.reshape(view.plan.tokens, world.num_heads, world.head_dim)[rows],
+        q,
         torch.cat([history.k, k]),
         torch.cat([history.v, v]),
         scale=layer.scaling,

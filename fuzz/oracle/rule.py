@@ -39,6 +39,7 @@ class Rule:
     ignores_own: bool = False  # the prefix alone is seen
     counts_own_twice: bool = False  # the step's own KV is taken for prefix, too, which every query sees
     own_as_given: bool = False  # the step's own KV is not rounded as the pool's is: right as well
+    q_rounded: bool = False  # queries are rounded to the pool's fp8, too: right as well
     # KV is what the pool holds, and not what it ought to hold, read "scaled", "unscaled" or, "keys", with keys scaled alone.
     pool: str = ""
 

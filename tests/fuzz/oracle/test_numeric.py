@@ -161,6 +161,33 @@ def test_a_latent_row_in_the_pool_is_key_and_value() -> None:
     assert [torch.equal(one.v, scale * values) for one, scale in zip(held, (2, 1, 1), strict=True)] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    ("first", "rounding", "seen", "found"),
+    [
+        (17, torch.float8_e4m3fn, CAUSAL, []),  # 17 becomes 16
+        # So does 18, but not in the pool's fp8.
+        (18, torch.float8_e5m2, CAUSAL, ["numeric/wrong_output/Leaf.forward_extend"]),
+        (17, torch.float8_e4m3fn, "11010 11011", ["numeric/newest_prefix_key_unseen/Leaf.forward_extend"]),
+    ],
+)
+def test_queries_may_be_rounded_as_a_pool_of_fp8_is(
+    first: int, rounding: torch.dtype, seen: str, found: list[str]
+) -> None:
+    """Of two keys the first has most of the weight, where queries are as they were given, else half of it."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3")
+    newest = 9 if found and "newest" in found[0] else 0
+    keys, values = torch.zeros(2, 3, KV_HEADS, DIM, dtype=torch.bfloat16)
+    keys[0, :, 0], keys[1, :, 1], keys[2, :, 0] = 8, 8, newest
+    values[0], values[1], values[2] = 4, -4, 8
+    case.rows[1].live.target = [History(keys, values)]
+    case.k, case.v, queries = torch.zeros_like(case.k), in_fp8(case.v), torch.zeros_like(case.q)
+    queries[2:, 0::DIM], queries[2:, 1::DIM] = first, 16
+    case.q = queries.to(rounding).to(queries.dtype)
+    out = case.output(mask(seen))
+    case.q = queries
+    assert signatures(case.judge(out)) == found
+
+
 def test_two_limits_ignored_are_two_faults() -> None:
     case = Case(3, 2, sliding_window=2, logit_cap=3)
     assert signatures(case.judge(case.output(mask("11110 11111")))) == [
