@@ -13,6 +13,7 @@ from typing import Protocol
 from fuzz.finding import Finding, Signature, Verdict
 from fuzz.program import Program
 from fuzz.shrink import Budget, StopShrinking, shrink
+from fuzz.steps import DRAFT_MODES
 from fuzz.trace import Trace
 from stubs.world_rules import SPEC_MODES, fault_of
 
@@ -135,6 +136,8 @@ def confirm_real(runner: Runner, confirmed: Confirmed, patience: Patience) -> Re
         return None
     if confirmed.finding.signature.is_corrupt:
         return Real(why_not="inputs are corrupted under the fake runner alone")
+    if confirmed.finding.mode in DRAFT_MODES:
+        return Real(why_not="the real runner has no draft model")
     program = replace(confirmed.program, world=replace(world, runner="real"))
     shown = runs = 0
     if patience.is_over:

@@ -128,6 +128,13 @@ def test_why_the_real_runner_cannot_tell() -> None:
     assert (real, runner.runs) == (Real(why_not="unsupported: no window here"), 1)
 
 
+@pytest.mark.parametrize("mode", ["draft_prefill", "draft_decode", "draft_decode_graph", "draft_extend"])
+def test_a_fault_of_the_draft_model_cannot_be_tried_under_the_real_runner(mode: str) -> None:
+    runner = FakeRunner(lambda program, run: True)
+    real = confirm_real(runner, Confirmed(PROGRAM, replace(finding(), mode=mode), 10, 10), FOREVER)
+    assert (real, runner.runs) == (Real(why_not="the real runner has no draft model"), 0)
+
+
 def test_real_runner_is_not_tried_when_time_is_up() -> None:
     runner = FakeRunner(has_decode)
     real = confirm_real(runner, Confirmed(PROGRAM, finding(), 10, 10), OVER)
