@@ -79,7 +79,8 @@ def length_max(world: World) -> int:
     """Most tokens of KV a request has when its last step begins to run, that step's one token included.
 
     Prompt and output have at most min(context, pool) - 2 tokens, and the last one is never written; with overlap
-    a finished request runs one step more (managers/scheduler.py, init_req_max_new_tokens).
+    a finished request runs one step more (managers/scheduler.py, init_req_max_new_tokens); from 0.5.22 on only where
+    one verify committed several tokens, for a request that its next token ends is left out (_reqs_finishing_inflight).
     """
     return min(world.context_len, world.max_total_tokens) - 3 + world.overlap
 
