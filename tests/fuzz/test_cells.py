@@ -80,7 +80,14 @@ def test_one_step_of_drafting_is_tried_where_two_did_not_run() -> None:
         return trace(verdict=Verdict.UNSUPPORTED, title="no")
 
     assert {cell.state for cell in try_cells("a:b", "cpu", run).values()} == {"unsupported"}
-    assert steps == [0, 0, 0, 0, 0, *[2, 1] * 6]  # and no graph of what is refused without one
+    assert steps == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        *[2, 1, 2, 1, 2, 1, 1] * 2,
+    ]  # of blocks one; and no graph of what is refused without one
 
 
 def test_an_exception_for_a_refusal_is_named() -> None:
