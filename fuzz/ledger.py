@@ -25,7 +25,6 @@ class Ledger:
         self._holders: dict[int, int] = {}  # page -> requests that hold it
         self._next_page = 0
         self._length_max = length_max(world)
-        self._reserve = 2 * world.spec_reserve
 
     @property
     def pages_free(self) -> int:
@@ -34,15 +33,11 @@ class Ledger:
     @property
     def chunked(self) -> int | None:
         """The request whose prompt is under way in chunks."""
-        for number, request in self.requests.items():
-            if request.state is State.CHUNKED:
-                return number
-        return None
+        return next(iter(self.numbers(State.CHUNKED)), None)
 
     @property
     def rows_free(self) -> int:
-        live = sum(request.state in (State.RUNNING, State.CHUNKED) for request in self.requests.values())
-        return self.world.max_running_requests - live
+        return self.world.max_running_requests - len(self.numbers(State.RUNNING)) - len(self.numbers(State.CHUNKED))
 
     def numbers(self, state: State) -> list[int]:
         """Requests in ``state``, in order of first appearance."""
@@ -62,7 +57,7 @@ class Ledger:
 
     def reserved(self, number: int) -> int:
         """KV slots in ``number``'s row while it is verified: L + 2A, in whole pages."""
-        return self._pages(self.requests[number].length + self._reserve) * self.world.page_size
+        return self._pages(self.requests[number].length + 2 * self.world.spec_reserve) * self.world.page_size
 
     def apply(self, op: Op) -> None:
         """Run ``op``'s bookkeeping. Raises InvalidOp, and then nothing has changed."""
@@ -103,13 +98,13 @@ class Ledger:
         if not self.world.is_speculative:
             raise InvalidOp("verify in a world that is not speculative", "decode")
         self._check_generating(op.requests)
-        most = accept_max(self.world)
         if len(op.accepts) != len(op.requests):
             raise InvalidOp(f"{len(op.accepts)} accepts", f"one for each of {len(op.requests)} requests")
         _check_lens(op, self.world)
-        for accept, verified in zip(op.accepts, op.verify_lens or (most,) * len(op.accepts), strict=True):
-            if not 1 <= accept <= verified:
-                raise InvalidOp(f"accepts {accept} tokens", f"1..{verified}")
+        verified = op.verify_lens or (accept_max(self.world),) * len(op.accepts)
+        for accept, most in zip(op.accepts, verified, strict=True):
+            if not 1 <= accept <= most:
+                raise InvalidOp(f"accepts {accept} tokens", f"1..{most}")
         for name, value in (("draft_extend", op.draft_extend), ("draft_decode", op.draft_decode)):
             if value not in (0, 1):
                 raise InvalidOp(f"{name} is {value}", "0 or 1")

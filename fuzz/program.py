@@ -180,9 +180,9 @@ def _rows(op: Op) -> int:
 
 def _frills(op: Op) -> int:
     rows: tuple[Row, ...] = getattr(op, "rows", ())
-    more = sum(getattr(op, name, 0) for name in ("keep", "draft_decode", "dead", "beside_extend"))
-    frills = sum((row.cached > 0) + row.more + (row.encoder > 0) for row in rows)
-    return frills + more + bool(getattr(op, "verify_lens", ()))
+    names = ("keep", "draft_decode", "dead", "beside_extend")
+    more = sum(getattr(op, name, 0) for name in names) + bool(getattr(op, "verify_lens", ()))
+    return more + sum((row.cached > 0) + row.more + (row.encoder > 0) for row in rows)
 
 
 def _dumps(data: dict[str, Any]) -> str:
@@ -241,9 +241,8 @@ def op_from_json(data: object, where: str) -> Op:
 
 def _row_from_json(data: object, where: str) -> Row:
     if not isinstance(data, dict) or not set(data) <= set(Row.__dataclass_fields__):
-        raise ProgramError(
-            f"{where}: row is {data!r}; expected an object with request, tokens, cached_from, cached, more, encoder"
-        )
+        names = ", ".join(Row.__dataclass_fields__)
+        raise ProgramError(f"{where}: row is {data!r}; expected an object with {names}")
     values = {key: _int(value, where, key) for key, value in data.items()}
     try:
         return Row(**values)

@@ -14,8 +14,9 @@ from dataclasses import replace
 import torch
 
 from fuzz.finding import TIMES_TOLERANCE, Signature
-from fuzz.oracle.numeric import times_tolerance, tolerance_of, what_is_wrong
+from fuzz.oracle.numeric import what_is_wrong
 from fuzz.oracle.rule import UNEXPLAINED
+from fuzz.oracle.tolerance import times_tolerance, tolerance_of
 from fuzz.oracle.view import Fault, StepView
 from fuzz.place import innermost
 from stubs.graph import HostRead

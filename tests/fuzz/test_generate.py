@@ -189,7 +189,7 @@ def test_limits_are_reached(situation: str, percent: float) -> None:
         ("page_size", {1, 2, 4, 8, 16, 32, 64, 128}),
         ("layout", {"contiguous", "shuffled", "interleaved", "descending"}),
         ("dtype", {"float32", "float16", "bfloat16"}),
-        ("num_layers", {1, 2}),
+        ("num_layers", {1, 2, 3}),
         ("overlap", {0, 1}),
         ("logit_cap", {0, 30}),
         ("spec_algorithm", {"", "EAGLE", "NGRAM", "DFLASH", "DSPARK"}),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fuzz.oracle.numeric import tolerance_of
+from fuzz.oracle.tolerance import tolerance_of
 from stubs.world import World
 from tests.fuzz.oracle.planted_output import CAUSAL, Case, in_fp8, mask, signatures
 

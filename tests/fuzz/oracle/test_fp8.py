@@ -1,0 +1,82 @@
+"""The numeric oracle over a pool of fp8: whose rounding is right, and which scale was left out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fuzz.oracle.rule import Rule
+from fuzz.oracle.truth import held
+from stubs.live import History
+from stubs.world import World
+from tests.fuzz.oracle.planted_output import CAUSAL, DIM, KV_HEADS, Case, in_fp8, mask, signatures
+
+
+@pytest.mark.parametrize(("held", "kind"), [(1, "stored_kv_wrong"), (2, "")])
+def test_own_kv_is_read_from_the_pool_too_where_it_is_explained_by_what_that_holds(held: int, kind: str) -> None:
+    """All KV of the request lies there divided by ``held`` and is read times its scale of 2."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    live, truth = case.rows[1].live, History(in_fp8(case.history.k), in_fp8(case.history.v))
+    live.slots, pool = [6, 1, 4, 2, 3], [torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8) for _ in "KV"]
+    own = [t[2:].reshape(2, KV_HEADS, DIM) for t in (case.k, case.v)]
+    read = []
+    for buffer, rows, scale in zip(
+        pool, (torch.cat(pair) for pair in zip((truth.k, truth.v), own)), (2, 4), strict=True
+    ):
+        divided = scale if held == 2 else 1
+        buffer[live.slots] = (rows / divided).to(torch.float8_e4m3fn).view(torch.uint8)
+        read.append(rows / divided * scale)
+    case.pool = SimpleNamespace(k_buffer=pool[:1], v_buffer=pool[1:], dtype=torch.float8_e4m3fn)
+    given = case.k.clone(), case.v.clone()
+    case.k[2:], case.v[2:] = (rows[3:].reshape(2, -1) for rows in read)
+    live.target = [History(read[0][:3], read[1][:3])]
+    out = case.output(mask(CAUSAL))
+    (case.k, case.v), live.target = given, [truth]
+    assert signatures(case.judge(out)) == ([f"numeric/{kind}/Leaf.forward_extend"] if kind else [])
+
+
+def test_a_latent_row_in_the_pool_is_key_and_value() -> None:
+    world = World(head_dim=12, kv_lora_rank=8, num_kv_heads=1, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    rows = torch.arange(24.0).view(2, 1, 12)
+    pool = SimpleNamespace(kv_buffer=[torch.zeros(4, 1, 12, dtype=torch.uint8)], dtype=torch.float8_e4m3fn)
+    pool.kv_buffer[0][[3, 1]] = rows.to(torch.float8_e4m3fn).view(torch.uint8)
+    plan = SimpleNamespace(runner=SimpleNamespace(token_to_kv_pool=pool))
+    row, tap = SimpleNamespace(prefix=1, count=1, live=SimpleNamespace(slots=[3, 1])), SimpleNamespace(layer_index=0)
+    read = [
+        held(SimpleNamespace(world=world, plan=plan), tap, row, Rule(pool=pool_as))  # type: ignore[arg-type]
+        for pool_as in ("scaled", "unscaled", "keys")
+    ]
+    as_held = rows.to(torch.float8_e4m3fn).float()
+    assert [torch.equal(one.k, scale * as_held) for one, scale in zip(read, (2, 1, 2), strict=True)] == [True] * 3
+    values = as_held[..., :8]
+    assert [torch.equal(one.v, scale * values) for one, scale in zip(read, (2, 1, 1), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("first", "rounding", "seen", "found"),
+    [
+        (17, torch.float8_e4m3fn, CAUSAL, []),  # 17 becomes 16
+        # So does 18, but not in the pool's fp8.
+        (18, torch.float8_e5m2, CAUSAL, ["numeric/wrong_output/Leaf.forward_extend"]),
+        (17, torch.float8_e4m3fn, "11010 11011", ["numeric/newest_prefix_key_unseen/Leaf.forward_extend"]),
+    ],
+)
+def test_queries_may_be_rounded_as_a_pool_of_fp8_is(
+    first: int, rounding: torch.dtype, seen: str, found: list[str]
+) -> None:
+    """Of two keys the first has most of the weight, where queries are as they were given, else half of it."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3")
+    newest = 9 if found and "newest" in found[0] else 0
+    keys, values = torch.zeros(2, 3, KV_HEADS, DIM, dtype=torch.bfloat16)
+    keys[0, :, 0], keys[1, :, 1], keys[2, :, 0] = 8, 8, newest
+    values[0], values[1], values[2] = 4, -4, 8
+    case.rows[1].live.target = [History(keys, values)]
+    case.k, case.v, queries = torch.zeros_like(case.k), in_fp8(case.v), torch.zeros_like(case.q)
+    queries[2:, 0::DIM], queries[2:, 1::DIM] = first, 16
+    case.q = queries.to(rounding).to(queries.dtype)
+    out = case.output(mask(seen))
+    case.q = queries
+    assert signatures(case.judge(out)) == found
