@@ -76,6 +76,13 @@ def test_a_table_read_behind_the_end_of_a_row_is_found(real_worker: RealWorker) 
     assert signatures(trace) == ["contract/IndexError/FlashAttentionBackend._apply_cuda_graph_metadata"]
 
 
+def test_a_table_as_wide_as_anothers_text_behind_an_encoder_is_found(real_worker: RealWorker) -> None:
+    """fa3 takes of each row as many entries behind its encoder as the longest text has: here 25 and 58 of 68."""
+    ops = (Extend((Row(0, 30, encoder=25), Row(1, 58))),)
+    trace = real_worker("0.5.23").run(program("fa3:flashinfer", ops), SECONDS)
+    assert signatures(trace) == ["contract/IndexError/FlashAttentionBackend.init_forward_metadata"]
+
+
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
