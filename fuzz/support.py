@@ -12,17 +12,18 @@ from fuzz.cells import BEHIND, Cell, attempts, reason_of, runs, try_cells
 from fuzz.finding import Verdict
 from fuzz.launch import WorkerOptions
 from fuzz.process import WorkerError, WorkerProcess
-from fuzz.program import Extend, Mixed, Program
+from fuzz.program import Decode, Extend, Mixed, Op, Program, Row
 from fuzz.targets import open_target
 from fuzz.trace import Trace
 from fuzz.worker import PAIRS, SPECULATIVE
 from stubs.latent_worlds import alone
-from stubs.world import WorldError
+from stubs.world import World, WorldError
 
 PROGRAM_SECONDS = 120.0  # as a campaign gives a program
 # Rows of the table, each with the modes of which all must run.
 MODE_ROWS: Mapping[str, tuple[str, ...]] = {
     "extend": ("extend", "extend_prefix", "extend_chunked"),
+    "extend, graph": ("extend_graph", "extend_prefix_graph", "extend_chunked_graph"),
     "mixed": ("mixed",),
     "decode": ("decode",),
     "decode, graph": ("decode_graph",),
@@ -34,6 +35,8 @@ MODE_ROWS: Mapping[str, tuple[str, ...]] = {
     "verify, NGRAM, graph": ("verify_ngram_prefill_graph", "verify_ngram_decode_graph"),
     "verify, DFLASH": ("verify_dflash_prefill", "verify_dflash_decode"),
     "verify, DFLASH, graph": ("verify_dflash_prefill_graph", "verify_dflash_decode_graph"),
+    "verify, DSPARK": ("verify_dspark_prefill", "verify_dspark_decode"),
+    "verify, DSPARK, graph": ("verify_dspark_prefill_graph", "verify_dspark_decode_graph"),
     "draft decode": ("draft_decode",),
     "draft decode, graph": ("draft_decode_graph",),
     "draft extend": ("draft_extend",),
@@ -43,12 +46,14 @@ MODE_ROWS: Mapping[str, tuple[str, ...]] = {
 # Rows of plain steps in a world with one thing more.
 WORLD_ROWS: Mapping[str, Mapping[str, Any]] = {
     "sliding window": {"sliding_window": 3},
+    "local attention": {"attention_chunk_size": 4},
     "logit cap": {"logit_cap": 30},
     "attention sinks": {"sinks": 1},
     "KV in fp8": {"dtype": "bfloat16", "kv_dtype": "fp8_e4m3"},
     "deterministic": {"deterministic": 1},
     "linear layers": {"wrapper": "linear"},
     "two-batch overlap": {"wrapper": "tbo"},
+    "encoder": {"encoder_decoder": 1, "num_layers": 2},
 }
 ROWS = (*MODE_ROWS, *WORLD_ROWS)
 YES, NO, UNTRIED = "yes", "no", "untried"
@@ -129,10 +134,16 @@ def _rows(name: str, run: Callable[[Program], Trace]) -> Iterator[tuple[str, Cel
         except WorldError as error:  # no model has both
             yield row, Cell(Verdict.UNSUPPORTED.value, str(error))
             continue
-        ops = (Extend(op.rows) if isinstance(op, Mixed) and not world.may_mix else op for op in plain.ops)
-        trace = run(replace(plain, world=world).with_ops(tuple(ops)))
+        trace = run(replace(plain, world=world).with_ops(_ops_in(world, plain.ops)))
         reasons = [reason_of(one) for one in trace.findings if one.verdict is trace.verdict]
         yield row, Cell(trace.verdict.value, next(iter(reasons), ""))
+
+
+def _ops_in(world: World, plain: Sequence[Op]) -> tuple[Op, ...]:
+    """The plain ops as they can be in ``world``."""
+    if world.encoder_decoder:
+        return Extend((Row(0, 5, encoder=3),)), Extend((Row(1, 4, encoder=2),)), Decode((0, 1))
+    return tuple(Extend(op.rows) if isinstance(op, Mixed) and not world.may_mix else op for op in plain)
 
 
 def _badness(cell: Cell) -> int:
