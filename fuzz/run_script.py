@@ -11,9 +11,10 @@ import os
 import runpy
 import sys
 import traceback
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
+from fuzz.finding import BREACH
 from fuzz.program import ProgramError
 from fuzz.repro import read_repro
 from fuzz.targets import TargetError, resolve
@@ -35,18 +36,26 @@ def run_script(script: Path, spec: str) -> None:
         target.cleanup()
 
 
-def _supplied(script: Path) -> AbstractContextManager[None]:
-    """Stand-ins first, then SGLang, then answers for the GPU that is not there, some of them for this script alone."""
+def _supplied(script: Path) -> ExitStack:
+    """Stand-ins first, then SGLang, then answers for the GPU that is not there, some of them for this script alone.
+
+    Where the script is not about a breach of contract, those that can be are answered, as they were when it was found.
+    """
     from stubs import imports, sglang_flashinfer, sglang_imports, sglang_platform
+    from stubs.kernels.contract import noted_in
 
     imports.install()
     sglang_imports.import_attention()
     sglang_platform.prepare_platform()
     try:
-        world = read_repro(script).program.world
+        repro = read_repro(script)
     except ProgramError:  # a script of another's making
-        return nullcontext()
-    return sglang_flashinfer.blackwell(world.prefill, world.decode)
+        return ExitStack()
+    supplied = ExitStack()
+    supplied.enter_context(sglang_flashinfer.blackwell(repro.program.world.prefill, repro.program.world.decode))
+    if repro.signature is not None and repro.signature.kind != BREACH:
+        supplied.enter_context(noted_in([]))
+    return supplied
 
 
 def main() -> None:

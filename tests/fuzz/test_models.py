@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +13,11 @@ import pytest
 from fuzz.cells import attempts
 from fuzz.finding import Verdict
 from fuzz.program import Decode, Extend, Finish, Program, Row, Verify
+from fuzz.script import write_script
 from stubs.latent_worlds import with_latent
 from stubs.world import World
 from tests.conftest import RealWorker
+from tests.fuzz.canned import PROVENANCE
 from tests.fuzz.golden import MODES, SECONDS, golden, signatures
 
 pytestmark = pytest.mark.release
@@ -167,3 +172,18 @@ def test_behind_a_window_that_was_not_planned_flashinfers_verify_attends_to_the_
         "numeric/wrong_output/FlashInferAttnBackend.forward_extend",  # where the window hides no key of those
         "bounds/contract_breach/BatchPrefillWithPagedKVCacheWrapper.window_left",
     ]
+
+
+@pytest.mark.parametrize("oracle", ["bounds", "numeric"])
+def test_a_script_shows_a_breach_and_one_what_lies_behind_it(
+    real_worker: RealWorker, oracle: str, tmp_path: Path
+) -> None:
+    drafts: dict[str, Any] = {"spec_algorithm": "EAGLE", "spec_steps": 1, "spec_topk": 1, "spec_draft_tokens": 2}
+    world = World(prefill="flashinfer", decode="torch_native", sliding_window=3, overlap=0, **drafts)
+    program = Program(world, (Extend((Row(0, 5),)), Verify((0,), (1,), draft_extend=0)))
+    trace = real_worker("0.5.23").run(program, SECONDS)
+    finding = next(one for one in trace.findings if one.signature.oracle == oracle and "verify" in one.mode)
+    script = tmp_path / "script.py"
+    script.write_text(write_script(program, finding, trace, PROVENANCE))
+    command = [sys.executable, "-m", "fuzz.run_script", str(script), "--target", "pypi:0.5.23"]
+    assert subprocess.run(command, check=False, timeout=SECONDS).returncode == 1
