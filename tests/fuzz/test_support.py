@@ -46,10 +46,11 @@ def test_a_release_that_could_not_be_tried_is_left_out() -> None:
 
 def test_tables_of_two_releases() -> None:
     lines = markdown([release("1", extend="yes"), release("2", extend="bug", decode="yes")]).splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         "|  | a |",
         "| --- | --- |",
         "| extend | 1; 2: bug |",
+        "| extend, graph | – |",
         "| mixed | – |",
         "| decode | 2 |",
     ]
