@@ -2,7 +2,7 @@
 
 Found on pypi:0.5.23; seen on pypi:0.5.23; shown in 10 of 10 runs; sglang 0.5.23.
 Under SGLang's own ModelRunner: shown in 3 of 3 runs.
-Found by: seamripper run --target pypi:0.5.23 --seed 103 --pair triton:torch_native
+Found by: seamripper run --target pypi:0.5.23 --seed 4 --pair triton:torch_native
 Exit status: 0 the bug does not show, 1 it shows, 125 cannot tell (it cannot start, or something else went wrong).
 """
 

@@ -18,7 +18,7 @@ from fuzz.worker import EXECUTOR
 pytestmark = pytest.mark.release
 
 TARGET = "pypi:0.5.23"
-SEED, PROGRAMS = 103, 3  # plain worlds, in which SGLang itself has no fault on this pair
+SEED, PROGRAMS = 4, 3  # plain worlds, in which SGLang itself has no fault on this pair
 CANARY = "tests.fuzz.canary_executor"
 SIGNATURE = "numeric/wrong_output/TorchNativeAttnBackend.forward_decode"
 GOLDEN = Path(__file__).parent.parent / "data" / "canary.py"

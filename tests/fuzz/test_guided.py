@@ -191,17 +191,23 @@ def deep_trace(program: Program) -> Trace:
     return replace(trace(program), features=code)
 
 
-def test_what_lies_eight_ops_deep_is_come_to_by_what_lies_before_it(tmp_path: Path) -> None:
-    """Each step on the way is code of its own, as a state that is built up is; drawn programs never come to the end."""
-    engine, reached = guided(tmp_path), 0
-    for seed in range(1000):
+def deepest(folder: Path, seeds: range) -> int:
+    """How deep the engine comes with these seeds."""
+    engine, reached = guided(folder), 0
+    for seed in seeds:
         program = engine.program(seed)
         assert program is not None
         reached = max(reached, depth(program))
-        if reached == 8:
+        if reached == len(WANTED):
             break
         engine.learn(program, deep_trace(program))
-    assert reached == 8
+    return reached
+
+
+def test_what_lies_eight_ops_deep_is_come_to_by_what_lies_before_it(tmp_path: Path) -> None:
+    """Each step on the way is code of its own, as a state that is built up is; drawn programs never come to the end."""
+    reached = [deepest(tmp_path / str(first), range(first, first + 1000)) for first in range(0, 50_000, 10_000)]
+    assert reached.count(8) >= 4
     assert max(depth(program_for(seed, LIMITS)) for seed in range(1000)) < 7
 
 
