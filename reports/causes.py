@@ -16,7 +16,8 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
     A follows from B where A's saved program, which was made as small as it would go without any other fault than it had,
     still shows B, and B's oracle looks nearer to the cause. Of two by oracles that look alike, the one that shows by itself
     is the cause of the one that does not; where neither does, the one found first. From a breach of contract that was
-    answered all the same nothing follows. Only a guess: two faults that one program cannot show apart look the same.
+    answered all the same nothing follows but another. Only a guess: two faults that one program cannot show apart look
+    the same.
     """
     names = findings["signature"].tolist()
     order = {
@@ -28,10 +29,8 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
     made_small = set(findings["signature"][findings["runs"] > TRIAL_RUNS])
 
     def is_nearer(one: str, other: str) -> bool:
-        if one in answered:
-            return False
         if order[one][0] != order[other][0]:
-            return order[one] < order[other]
+            return one not in answered and order[one] < order[other]
         is_mutual = other in beside[one]
         return order[one] < order[other] if is_mutual else {one, other} <= made_small
 

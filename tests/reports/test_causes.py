@@ -70,6 +70,12 @@ def test_from_a_breach_that_was_answered_all_the_same_nothing_follows(
     assert follows_of(load_run(folder).findings).tolist() == follows
 
 
+def test_a_breach_that_never_shows_by_itself_follows_from_one_that_was_answered(tmp_path: Path) -> None:
+    other = "bounds/contract_breach/other_attention.page_table"
+    folder = run(tmp_path, (BREACH, []), (other, [BREACH]), evidence={ANSWERED: "as told"})
+    assert follows_of(load_run(folder).findings).tolist() == ["", BREACH]
+
+
 def test_a_program_that_was_not_made_small_says_nothing_of_what_looks_alike(tmp_path: Path) -> None:
     findings = load_run(run(tmp_path, (NUMBER, [OTHER]), (OTHER, []), runs=(1, 1))).findings
     assert follows_of(findings).tolist() == ["", ""]

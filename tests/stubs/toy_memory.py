@@ -75,7 +75,11 @@ def without_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
             buffer[to] = buffer[source]
 
     monkeypatch.setattr(sglang_memory, "move_kv", move)
-    monkeypatch.setattr(sglang_batch, "request", lambda number, prompt, vocab: SimpleNamespace(prompt=prompt))
+
+    def request(number: int, prompt: list[int], vocab: int) -> Any:
+        return SimpleNamespace(prompt=prompt, multimodal_inputs=None)
+
+    monkeypatch.setattr(sglang_batch, "request", request)
     monkeypatch.setattr(sglang_batch, "forward_mode", lambda name: SimpleNamespace(name=name))
     monkeypatch.setattr(sglang_batch, "schedule_batch", lambda runner, world, **fields: SimpleNamespace(**fields))
     monkeypatch.setattr(sglang_batch, "forward_batch", lambda batch, runner: batch)
