@@ -30,6 +30,7 @@ from stubs.plan import RowPlan
 from stubs.tap import Tap
 
 FAR_NEARER = 100.0
+SCALE_NEARER = 10.0  # rules of scales: the tolerance of fp8 alone would let one pass for another
 FILL_ALONE = ", which only fills the tree up: accepted where the target's next token is 0"
 
 
@@ -147,7 +148,7 @@ def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
     found: list[tuple[float, Rule]] = []
     for rule in (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_own_as_given(view, kind))):
         residue = float((worst.got - expected(view, worst.tap, worst.row, rule)).abs().max())
-        if 2 * residue <= off and all(_left_by(view, row, rule) <= 1 for row in wrong):
+        if SCALE_NEARER * residue <= off and all(_left_by(view, row, rule) <= 1 for row in wrong):
             found.append((residue, rule))
     return min(found, key=lambda one: one[0])[1] if found else None
 
