@@ -139,7 +139,7 @@ def _is_explained(view: StepView, wrong: list[_Compared], rule: Rule) -> bool:
 
 
 def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
-    """Which of SCALE_EXPLANATIONS explains every wrong row, and the worst at least twice as near as the right rule does.
+    """Which of SCALE_EXPLANATIONS explains every wrong row, and the worst SCALE_NEARER times as near as the truth does.
 
     fp8's tolerance alone would let much pass, and one of these for another.
     """
