@@ -157,14 +157,16 @@ class _Campaign:
 
     def work(self, worker: WorkerProcess) -> None:
         """Run programs until there are no more to run, looking into what they found; then try what they missed."""
+        assert self.gaps is not None
         ran = 0
         while True:
-            if (look := self.take(self.next_look)) is not None:
+            # What the drawn programs did not come to is tried first: its time is the campaign's last.
+            seed, attempt = self.take(self.gaps.take) or (None, None)
+            if attempt is None and (look := self.take(self.next_look)) is not None:
                 self.look_into(worker, *look)
                 continue
-            if (job := self.take(self.next_job)) is None:
+            if seed is None and (seed := self.take(self.agenda.take_seed)) is None:
                 break
-            seed, attempt = job
             program = self.engine.program(seed) if attempt is None else attempt.program
             if program is None:
                 break
@@ -182,7 +184,7 @@ class _Campaign:
             if attempt is None:
                 self.engine.learn(program, trace)
             with self.lock:
-                if attempt is not None and self.gaps is not None:
+                if attempt is not None:
                     self.gaps.settle(attempt, trace)
         while (look := self.take(self.next_last_look)) is not None:
             self.examine(worker, *look)
@@ -218,12 +220,6 @@ class _Campaign:
         self.examine(worker, entry, seconds)
         with self.lock:
             self.looking.end(seconds, time.monotonic() - began)
-
-    def next_job(self) -> tuple[int, Attempt | None] | None:
-        """A program's seed; at the end of the campaign's time, of one made for what the others did not come to."""
-        attempt = self.gaps.take() if self.gaps is not None else None
-        seed = self.agenda.take_seed() if attempt is None else None
-        return (seed, None) if seed is not None else attempt
 
     def run_one(self, worker: WorkerProcess, program: Program, seed: int) -> Trace:
         """Run it, write its record, look into what it found."""

@@ -178,7 +178,11 @@ def _cell(trace: Trace, mode: str) -> Cell:
         return Cell(Verdict.BUG.value, next(titles, ""))
     if Verdict.OK in verdicts:
         return Cell(Verdict.OK.value)
+    eager = mode.removesuffix(REPLAYED)
+    instead = Cell(Verdict.UNSUPPORTED.value, f"SGLang captures no graph of it, and runs {eager}")
+    if eager != mode and any(step.mode == eager and runs(Cell(step.verdict.value)) for step in trace.steps):
+        return instead
     for finding in trace.findings:
         state = BEHIND if finding.verdict is Verdict.BUG else finding.verdict.value
         return Cell(state, reason_of(finding))
-    return Cell(Verdict.UNSUPPORTED.value, f"SGLang captures no graph of it, and runs {mode.removesuffix(REPLAYED)}")
+    return instead

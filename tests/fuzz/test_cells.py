@@ -60,6 +60,21 @@ def test_a_graph_that_is_not_captured_says_what_runs_instead() -> None:
     assert found == {"draft_extend_graph": Cell("unsupported", reason)}
 
 
+def test_nor_is_it_behind_a_fault_of_what_runs_instead() -> None:
+    found: dict[str, Cell] = {}
+    broken = trace(("draft_extend", Verdict.BUG), verdict=Verdict.BUG, title="it broke")
+    settle(found, attempt("draft_extend_graph"), broken)
+    reason = "SGLang captures no graph of it, and runs draft_extend"
+    assert found == {"draft_extend_graph": Cell("unsupported", reason)}
+
+
+def test_a_graph_of_what_is_refused_has_the_reason() -> None:
+    found: dict[str, Cell] = {}
+    refused = trace(("draft_extend", Verdict.UNSUPPORTED), verdict=Verdict.UNSUPPORTED, title="no drafts")
+    settle(found, attempt("draft_extend_graph"), refused)
+    assert found == {"draft_extend_graph": Cell("unsupported", "no drafts")}
+
+
 def test_what_runs_in_any_attempt_runs() -> None:
     found = {"decode": Cell("unsupported", "not so")}
     settle(found, attempt("decode"), trace(("decode", Verdict.OK)))
