@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fuzz.agenda import Agenda
-from fuzz.cells import Attempt
 from fuzz.confirm import Patience
 from fuzz.engines import Engine, Random, engine_of
 from fuzz.examine import LAST_SECONDS, Examiner

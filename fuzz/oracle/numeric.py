@@ -109,7 +109,7 @@ def what_is_wrong(view: StepView) -> tuple[str, ...]:
 
 def _is_wrong(view: StepView, row: _Compared) -> bool:
     """Whether the row is right neither with its own KV as the pool holds it nor as it was given: backends read either."""
-    return row.excess > 0 and not any(_left_by(view, row, rule) <= 1 for rule in _own_as_given(view, Rule()))
+    return row.excess > 0 and not any(_left_by(view, row, rule) <= 1 for rule in _rounded_otherwise(view, Rule()))
 
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
@@ -121,7 +121,7 @@ def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     if view.world.encoder_decoder:
         kinds += ENCODER_EXPLANATIONS
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
-        for rule in (kind, *_own_as_given(view, kind)):
+        for rule in (kind, *_rounded_otherwise(view, kind)):
             if _is_explained(view, wrong, rule):
                 return rule
     return Rule()
@@ -146,14 +146,14 @@ def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
     worst = max(wrong, key=lambda row: row.excess)
     off = float((worst.got - worst.wanted).abs().max())
     found: list[tuple[float, Rule]] = []
-    for rule in (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_own_as_given(view, kind))):
+    for rule in (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_rounded_otherwise(view, kind))):
         residue = float((worst.got - expected(view, worst.tap, worst.row, rule)).abs().max())
         if SCALE_NEARER * residue <= off and all(_left_by(view, row, rule) <= 1 for row in wrong):
             found.append((residue, rule))
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
-def _own_as_given(view: StepView, rule: Rule) -> Iterator[Rule]:
+def _rounded_otherwise(view: StepView, rule: Rule) -> Iterator[Rule]:
     """``rule`` over the step's own KV as it was given, where a pool of fp8 rounds it; and with queries rounded so as well."""
     if view.world.kv_dtype != "auto":
         yield replace(rule, own_as_given=True)
