@@ -15,38 +15,39 @@ def follows_of(findings: pd.DataFrame) -> pd.Series[str]:
 
     A follows from B where A's saved program, which was made as small as it would go without any other fault than it had,
     still shows B, and B's oracle looks nearer to the cause. Of two by oracles that look alike, the one that shows by itself
-    is the cause of the one that does not; where neither does, the one found first. From a breach of contract that was
-    answered all the same nothing follows but another. Only a guess: two faults that one program cannot show apart look
-    the same.
+    is the cause of the one that does not; where neither does, they are one fault, named by the one found first. From a
+    breach of contract that was answered all the same nothing follows but another. Only a guess: two faults that one program
+    cannot show apart look the same.
     """
     names = findings["signature"].tolist()
-    order = {
-        name: (Signature.parse(name).rank, seconds, name)
-        for name, seconds in zip(names, findings["first_seconds"], strict=True)
-    }
+    ranks = {name: Signature.parse(name).rank for name in names}
+    order = {name: (ranks[name], seconds, name) for name, seconds in zip(names, findings["first_seconds"], strict=True)}
     beside = {name: set(text.splitlines()) for name, text in zip(names, findings["beside"], strict=True)}
     answered = {name for name, told in zip(names, findings["evidence"], strict=True) if ANSWERED in told}
     made_small = set(findings["signature"][findings["runs"] > TRIAL_RUNS])
 
-    def is_nearer(one: str, other: str) -> bool:
-        if order[one][0] != order[other][0]:
-            return one not in answered and order[one] < order[other]
-        is_mutual = other in beside[one]
-        return order[one] < order[other] if is_mutual else {one, other} <= made_small
+    def may_cause(one: str, other: str) -> bool:
+        if ranks[one] != ranks[other]:
+            return one not in answered and ranks[one] < ranks[other]
+        return other in beside[one] or other in made_small
 
-    causes = {
-        name: min(
-            (one for one in beside[name] if one in order and is_nearer(one, name)), key=order.__getitem__, default=""
-        )
-        for name in names
-    }
-    return pd.Series([_first(causes, name, order) for name in names], index=findings.index, dtype="string")
+    causes = {name: {one for one in beside[name] & order.keys() if may_cause(one, name)} for name in names}
+    reached = {name: _reached(causes, name) for name in names}
+    firsts = [min(_lasting(reached, name), key=order.__getitem__) for name in names]
+    follows = ["" if first == name else first for name, first in zip(names, firsts, strict=True)]
+    return pd.Series(follows, index=findings.index, dtype="string")
 
 
-def _first(causes: Mapping[str, str], name: str, order: Mapping[str, tuple[int, float, str]]) -> str:
-    """Back from cause to cause; of a ring the one that is nearest. "" where that is ``name`` itself."""
-    path = [name]
-    while (cause := causes[path[-1]]) and cause not in path:
-        path.append(cause)
-    first = min(path[path.index(cause or path[-1]) :], key=order.__getitem__)
-    return "" if first == name else first
+def _reached(causes: Mapping[str, set[str]], name: str) -> set[str]:
+    """``name``, its causes, theirs, and so on."""
+    reached, left = {name}, [name]
+    while left:
+        new = causes[left.pop()] - reached
+        reached |= new
+        left += new
+    return reached
+
+
+def _lasting(reached: Mapping[str, set[str]], name: str) -> list[str]:
+    """Of what ``name`` comes to, that from which one can but come back: it follows from nothing else."""
+    return [one for one in reached[name] if all(one in reached[other] for other in reached[one])]

@@ -50,6 +50,8 @@ def run(
         ([(WRITE, [HOLE]), (HOLE, [WRITE])], ["", WRITE]),  # each with the other: one fault, by what was seen first
         ([(NUMBER, [OTHER]), (OTHER, [])], [OTHER, ""]),  # never by itself, as the other is
         ([(NUMBER, [OTHER]), (OTHER, [THIRD]), (THIRD, [NUMBER])], ["", NUMBER, NUMBER]),  # a ring is one fault
+        # two that are one fault follow together from what one of them never shows without
+        ([(OTHER, [NUMBER]), (NUMBER, [OTHER, THIRD]), (THIRD, [])], [THIRD, THIRD, ""]),
         ([(NUMBER, [STORED, HOLE]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),
         ([(NUMBER, [STORED]), (STORED, [HOLE]), (HOLE, [])], [HOLE, HOLE, ""]),  # by way of another
         ([(NUMBER, ["state/never/noted"])], [""]),
@@ -83,6 +85,13 @@ def test_a_program_that_was_not_made_small_says_nothing_of_what_looks_alike(tmp_
 
 def test_a_program_that_was_made_small_though_time_was_up_before_the_last_run_does(tmp_path: Path) -> None:
     findings = load_run(run(tmp_path, (NUMBER, [OTHER]), (OTHER, []), runs=(7, 7))).findings
+    assert follows_of(findings).tolist() == [OTHER, ""]
+
+
+def test_that_of_the_one_that_shows_by_itself_need_not_be_small(tmp_path: Path) -> None:
+    folder = run(tmp_path, (NUMBER, [OTHER]), (OTHER, []))
+    findings = load_run(folder).findings
+    findings.loc[findings["signature"] == OTHER, "runs"] = 1
     assert follows_of(findings).tolist() == [OTHER, ""]
 
 
