@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_draft
+from stubs.answer import Answer
 from stubs.layer_inputs import LayerInput
 from stubs.tap import Tap
 from stubs.world import World
@@ -36,7 +37,7 @@ class DraftModel:
         self.server_args = runner.server_args
         self.canary_manager = None
         self.model = _DraftModule(self)
-        self.outs: list[list[torch.Tensor]] = []  # by step, by layer
+        self.outs: list[list[Answer]] = []  # by step, by layer
         self._runner, self._inputs, self._logits = runner, inputs, logits
         self._hidden = torch.zeros(
             (len(logits[0]), runner.model_config.hidden_size), dtype=runner.dtype, device=runner.device
@@ -46,7 +47,7 @@ class DraftModel:
         """One step over ``forward_batch``, whose metadata is planned."""
         step = len(self.outs)
         pairs = zip(self._runner.radix_layers, self._inputs[step], strict=True)
-        self.outs.append([layer(q, k, v, forward_batch) for layer, (q, k, v) in pairs])
+        self.outs.append([Answer.of(layer(q, k, v, forward_batch)) for layer, (q, k, v) in pairs])
         return sglang_draft.logits_output(self._logits[step], self._hidden)
 
 
@@ -70,7 +71,7 @@ def run_draft(run: DraftRun, runner: Any, world: World, batch: Any, inputs: Sequ
         sglang_draft.mark_planned(batch)
         model = DraftModel(runner, by_step(inputs, world), run.logits)
         run.tree[:] = sglang_draft.draft_forward(model, run.backend, batch, world)
-    return joined(inputs, model.outs)
+    return joined(inputs, [[out.used for out in step] for step in model.outs])
 
 
 def by_step(inputs: Sequence[LayerInput], world: World) -> list[list[LayerInput]]:

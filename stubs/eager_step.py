@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_batch, sglang_eager
+from stubs.answer import Answer
 from stubs.kv_memory import kv_places
 from stubs.layer_inputs import LayerInput
 from stubs.slots import kv_buffers
@@ -31,11 +32,11 @@ def run_layers(
             q, k, v = _with_padding(given, forward_batch)
             tokens = len(given[0])
             if pool is None:
-                taps.append(Tap(index, *given, layer(q, k, v, forward_batch)[:tokens]))
+                taps.append(Tap(index, *given, Answer.of(layer(q, k, v, forward_batch)).used[:tokens]))
                 continue
             _write_kv(pool, index, forward_batch.out_cache_loc, k, v)
             before = _versions(pool)
-            out = layer(q, k, v, forward_batch, save_kv_cache=False)
+            out = Answer.of(layer(q, k, v, forward_batch, save_kv_cache=False)).used
             taps.append(Tap(index, *given, out[:tokens], stored=_versions(pool) != before))
     return taps
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_draft, sglang_graph
+from stubs.answer import Answer
 from stubs.draft_steps import DraftModel, DraftRun, by_step, joined
 from stubs.graph_buffers import Buffers
 from stubs.graph_runner import GraphRunner
@@ -84,7 +85,7 @@ class DraftGraphRunner(GraphRunner):
             "capture_hidden_mode": sglang_graph.hidden_mode("LAST"),
         }
 
-    def _run(self, batch: Any) -> list[torch.Tensor]:
+    def _run(self, batch: Any) -> list[Answer]:
         sglang_graph.plan_in_graph(self.backend, batch)
         sglang_draft.mark_planned(batch)
         branches = len(batch.positions)

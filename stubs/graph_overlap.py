@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_graph, sglang_overlap
+from stubs.answer import Answer
 from stubs.graph_runner import GraphRunner
 from stubs.layer_inputs import LayerInput
 
@@ -28,7 +29,7 @@ class OverlapGraphRunner(GraphRunner):
         sglang_overlap.split(batch)
         super()._plan_capture(batch)
 
-    def _run(self, batch: Any) -> list[torch.Tensor]:
+    def _run(self, batch: Any) -> list[Answer]:
         """What every layer gives for the first half, and for the second: two tensors a layer."""
         sglang_graph.plan_in_graph(self.backend, batch)
         outs = []
@@ -36,5 +37,5 @@ class OverlapGraphRunner(GraphRunner):
             for half, part, (start, end) in sglang_overlap.halves(self.backend, batch):
                 with sglang.forward_context(half, part):
                     q, k, v = (tensor[start:end] for tensor in given)
-                    outs.append(layer(q, k, v, part))
+                    outs.append(Answer.of(layer(q, k, v, part)))
         return outs

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stubs import sglang_prefill
+from stubs.answer import Answer
 from stubs.graph import Graph, HostRead
 from stubs.graph_runner import Captured
 from stubs.layer_inputs import LayerInput
@@ -70,9 +71,9 @@ class PrefillGraphRunner:
         captured = self.captured[self.count]
         with torch.no_grad():
             for out in captured.outs:
-                out.fill_(float("nan"))
+                out.forget()
             captured.graph.replay()
-        outs = [out.flatten(1)[:tokens].clone() for out in captured.outs]
+        outs = [out.used.flatten(1)[:tokens].clone() for out in captured.outs]
         return [Tap(index, *given, out) for index, (given, out) in enumerate(zip(inputs, outs, strict=True))]
 
     # --- what SGLang's runner asks of a backend of graphs, by its names -----------------------------------------
@@ -102,7 +103,7 @@ class PrefillGraphRunner:
         tokens = len(positions)
         outs = []
         for layer, (q, k, v) in zip(self.runner.radix_layers, self.inputs, strict=True):
-            outs.append(layer(q[:tokens], k[:tokens], v[:tokens], forward_batch))
+            outs.append(Answer.of(layer(q[:tokens], k[:tokens], v[:tokens], forward_batch)))
         return outs
 
     def _layer_input(self) -> LayerInput:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from stubs import sglang, sglang_graph
+from stubs.answer import Answer
 from stubs.graph import Graph, HostRead
 from stubs.graph_buffers import Buffers
 from stubs.layer import layer_of
@@ -34,7 +35,7 @@ class Captured:
 
     graph: Graph
     batch: Any
-    outs: Sequence[torch.Tensor]
+    outs: Sequence[Answer]
     metadata: Any
 
 
@@ -120,9 +121,9 @@ class GraphRunner:
         captured = self.captured[self.size]
         with torch.no_grad():
             for out in captured.outs:
-                out.fill_(float("nan"))
+                out.forget()
             captured.graph.replay()
-        return [out[:tokens].clone() for out in captured.outs]
+        return [out.used[:tokens].clone() for out in captured.outs]
 
     # --- what the modes differ in ----------------------------------------------------------------------------
 
@@ -180,12 +181,12 @@ class GraphRunner:
     def _plan_capture(self, batch: Any) -> None:
         sglang_graph.plan_capture(self.backend, batch)
 
-    def _run(self, batch: Any) -> list[torch.Tensor]:
+    def _run(self, batch: Any) -> list[Answer]:
         sglang_graph.plan_in_graph(self.backend, batch)
         tokens = len(batch.positions)
         outs = []
         for layer, (q, k, v) in zip(self.runner.radix_layers, self.inputs, strict=True):
-            outs.append(layer(q[:tokens], k[:tokens], v[:tokens], batch))
+            outs.append(Answer.of(layer(q[:tokens], k[:tokens], v[:tokens], batch)))
         return outs
 
     def _batch(self, size: int) -> Any:

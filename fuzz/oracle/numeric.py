@@ -30,7 +30,7 @@ from stubs.plan import RowPlan
 from stubs.tap import Tap
 
 FAR_NEARER = 100.0
-SCALE_NEARER = 4.0  # rules of scales: the tolerance of fp8 alone would let one pass for another
+FP8_NEARER = 4.0  # a rule over KV in fp8: whose tolerance alone would let much pass, and one of scales for another
 FILL_ALONE = ", which only fills the tree up: accepted where the target's next token is 0"
 
 
@@ -113,18 +113,26 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
-    """The wrong rule under which every wrong row is right: of those of scales the nearest, else the first; else the right one."""
-    nearest = _of_scales(view, wrong) if view.world.kv_scale else None
-    if nearest is not None:
-        return nearest
+    """The wrong rule under which every wrong row is right, else the right one: the first, or one of scales that is nearer."""
+    first = next((rule for rule in _rules(view) if _is_explained(view, wrong, rule)), Rule())
+    of_scales = _of_scales(view, wrong) if view.world.kv_scale else None
+    if of_scales is None or first == Rule():
+        return of_scales or first
+    worst = _worst(wrong)
+    return min((of_scales, first), key=lambda rule: _residue(view, worst, rule))
+
+
+def _rules(view: StepView) -> Iterator[Rule]:
     kinds = EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
     if view.world.encoder_decoder:
         kinds += ENCODER_EXPLANATIONS
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
-        for rule in (kind, *_rounded_otherwise(view, kind)):
-            if _is_explained(view, wrong, rule):
-                return rule
-    return Rule()
+        yield kind
+        yield from _rounded_otherwise(view, kind)
+
+
+def _worst(wrong: list[_Compared]) -> _Compared:
+    return max(wrong, key=lambda row: row.excess)
 
 
 def _is_explained(view: StepView, wrong: list[_Compared], rule: Rule) -> bool:
@@ -134,23 +142,25 @@ def _is_explained(view: StepView, wrong: list[_Compared], rule: Rule) -> bool:
         most = max(most, _left_by(view, row, rule))
         if most > 1:
             return False
+    if view.world.kv_dtype != "auto":
+        return _is_nearer(view, _worst(wrong), rule)
     error = max(times_tolerance(row.got, row.wanted, row.tolerance) for row in wrong)
     return most <= rounding_share(view.world) or error >= FAR_NEARER * most
 
 
-def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
-    """Which of SCALE_EXPLANATIONS explains every wrong row, and the worst SCALE_NEARER times as near as the truth does.
+def _is_nearer(view: StepView, row: _Compared, rule: Rule) -> bool:
+    """Whether the row is FP8_NEARER times as near to what ``rule`` gives as to the truth."""
+    return FP8_NEARER * _residue(view, row, rule) <= float((row.got - row.wanted).abs().max())
 
-    fp8's tolerance alone would let much pass, and one of these for another.
-    """
-    worst = max(wrong, key=lambda row: row.excess)
-    off = float((worst.got - worst.wanted).abs().max())
-    found: list[tuple[float, Rule]] = []
-    for rule in (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_rounded_otherwise(view, kind))):
-        residue = float((worst.got - expected(view, worst.tap, worst.row, rule)).abs().max())
-        if SCALE_NEARER * residue <= off and all(_left_by(view, row, rule) <= 1 for row in wrong):
-            found.append((residue, rule))
-    return min(found, key=lambda one: one[0])[1] if found else None
+
+def _of_scales(view: StepView, wrong: list[_Compared]) -> Rule | None:
+    """Which of SCALE_EXPLANATIONS explains every wrong row, and the worst FP8_NEARER times as near as the truth does."""
+    worst = _worst(wrong)
+    rules = (rule for kind in SCALE_EXPLANATIONS for rule in (kind, *_rounded_otherwise(view, kind)))
+    found = (
+        rule for rule in rules if _is_nearer(view, worst, rule) and all(_left_by(view, row, rule) <= 1 for row in wrong)
+    )
+    return min(found, key=lambda rule: _residue(view, worst, rule), default=None)
 
 
 def _rounded_otherwise(view: StepView, rule: Rule) -> Iterator[Rule]:
@@ -165,6 +175,10 @@ def _left_by(view: StepView, row: _Compared, rule: Rule) -> float:
     """How many times its tolerance the row is off under ``rule``."""
     tolerance = row.tolerance * heat(view.world, rule)
     return min(times_tolerance(row.got, given, tolerance) for given in _given_by(view, row, rule))
+
+
+def _residue(view: StepView, row: _Compared, rule: Rule) -> float:
+    return min(float((row.got - given).abs().max()) for given in _given_by(view, row, rule))
 
 
 def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tensor]:
@@ -184,7 +198,7 @@ def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:
     found = {TIMES_TOLERANCE: f"{times_tolerance(worst.got, worst.wanted, worst.tolerance):.3g}"}
     if rule != Rule():
         error = float((worst.got - worst.wanted).abs().max())
-        residue = min(float((worst.got - given).abs().max()) for given in _given_by(view, worst, rule))
+        residue = _residue(view, worst, rule)
         found[TIMES_NEARER] = f"{error / residue if residue else math.inf:.3g}"
     return found
 

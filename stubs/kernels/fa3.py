@@ -13,6 +13,7 @@ import torch
 from stubs.kernels import fa3_contract as contract
 from stubs.kernels.attention import Rules, attend
 from stubs.kernels.contract import ContractBreach, require, require_absent
+from stubs.kernels.cover import left_out
 from stubs.kernels.door import closed_kernel
 from stubs.kernels.fa3_contract import KVCACHE, VARLEN
 
@@ -102,9 +103,9 @@ def flash_attn_with_kvcache(
     keys = None if only_qv or k_cache is None else k_cache[pages].flatten(1, 2)
     o = contract.check_output(KVCACHE, q, v_cache.shape[-1], out)
     lse = torch.full((q.shape[1], q.shape[0]), float("nan"))
-    attend(
-        None if keys is None else q, qv, keys, v_cache[pages].flatten(1, 2), cu_q[:-1], counts, lengths, rules, o, lse
-    )
+    values = v_cache[pages].flatten(1, 2)
+    with left_out(cu_q, max_seqlen_q, o, lse.t()):
+        attend(None if keys is None else q, qv, keys, values, cu_q[:-1], counts, lengths, rules, o, lse)
     return (o, lse) if return_softmax_lse else o
 
 

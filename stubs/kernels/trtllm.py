@@ -14,6 +14,7 @@ import torch
 from stubs.kernels import trtllm_contract as contract
 from stubs.kernels.attention import Rules, attend
 from stubs.kernels.contract import ContractBreach, require, require_absent
+from stubs.kernels.cover import left_out
 from stubs.kernels.door import closed_kernel
 from stubs.kernels.flashinfer_contract import lengths_of
 from stubs.kernels.flashinfer_wrappers import KVCache
@@ -67,7 +68,8 @@ def trtllm_batch_decode_with_kv_cache(
     contract.check_counters(DECODE, multi_ctas_kv_counter_buffer, len(lengths), query.shape[1])
     rules = _rules(DECODE, query, bmm1_scale, window_left, sinks, causal=True)
     o = contract.check_output(DECODE, query, v_cache.shape[-1], out, out_dtype)
-    return _attend(DECODE, query, k_cache, v_cache, block_tables, rows, lengths, rules, bmm2_scale, o)
+    with left_out(rows, max_q_len, o):
+        return _attend(DECODE, query, k_cache, v_cache, block_tables, rows, lengths, rules, bmm2_scale, o)
 
 
 @closed_kernel
@@ -114,7 +116,8 @@ def trtllm_batch_context_with_kv_cache(
     require(causal or window_left < 0, CONTEXT, "window_left", f"is {window_left} without a causal mask")
     rules = _rules(CONTEXT, query, bmm1_scale, window_left, sinks, causal=causal)
     o = contract.check_output(CONTEXT, query, v_cache.shape[-1], out, out_dtype)
-    return _attend(CONTEXT, query, k_cache, v_cache, block_tables, rows, lengths, rules, bmm2_scale, o)
+    with left_out(rows, max_q_len, o):
+        return _attend(CONTEXT, query, k_cache, v_cache, block_tables, rows, lengths, rules, bmm2_scale, o)
 
 
 def get_device_sm_count(device: object = None) -> int:

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stubs.kernels.contract import ContractBreach, StandInGap
+from stubs.kernels.door import replaying
 from stubs.kernels.fa3 import flash_attn_varlen_func, flash_attn_with_kvcache, get_scheduler_metadata
 from tests.stubs.breach import refused
 
@@ -290,3 +291,11 @@ def test_a_schedule_outside_the_contract_is_refused(argument: str, changes: dict
     with pytest.raises(ContractBreach) as caught:
         get_scheduler_metadata(**schedule_call(**changes))
     assert (caught.value.function, caught.value.argument) == ("get_scheduler_metadata", argument)
+
+
+def test_in_a_replay_rows_past_the_longest_are_left_out() -> None:
+    right, out = flash_attn_with_kvcache(**paged_call()), torch.full((3, 4, 8), 7.0)
+    with replaying():
+        flash_attn_with_kvcache(**paged_call(max_seqlen_q=1, out=out))
+    assert torch.equal(out[:2], right[:2])
+    assert (out[2] == 7).all()

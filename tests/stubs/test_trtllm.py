@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stubs.kernels.contract import ContractBreach, StandInGap
+from stubs.kernels.door import replaying
 from stubs.kernels.trtllm import (
     get_trtllm_gen_multi_ctas_kv_counter_bytes,
     trtllm_batch_context_with_kv_cache,
@@ -238,3 +239,12 @@ def test_the_refusal_reads_as_function_argument_request_numbers() -> None:
 def test_what_sglang_does_not_use_is_a_gap_and_not_a_breach() -> None:
     with pytest.raises(StandInGap, match="kv_cache_sf"):
         trtllm_batch_decode_with_kv_cache(**decode_call(), kv_cache_sf=(torch.zeros(1), torch.zeros(1)))
+
+
+def test_in_a_replay_rows_past_the_longest_are_left_out() -> None:
+    ragged = {"q_len_per_req": None, "cum_seq_lens_q": ints(0, 1, 4)}
+    right = trtllm_batch_decode_with_kv_cache(**decode_call(**ragged, max_q_len=3))
+    with replaying():
+        out = trtllm_batch_decode_with_kv_cache(**decode_call(**ragged, max_q_len=2))
+    assert torch.equal(out[:3], right[:3])
+    assert out[3].isnan().all()

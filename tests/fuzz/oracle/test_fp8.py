@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fuzz.oracle import numeric
 from fuzz.oracle.rule import Rule
 from fuzz.oracle.truth import held
 from stubs.live import History
@@ -80,3 +81,29 @@ def test_queries_may_be_rounded_as_a_pool_of_fp8_is(
     out = case.output(mask(seen))
     case.q = queries
     assert signatures(case.judge(out)) == found
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.85, "newest_prefix_key_unseen"), (0.7, "wrong_output")])
+def test_a_rule_over_fp8_is_far_nearer_than_the_truth(share: float, kind: str) -> None:
+    """The output lies ``share`` of the way from the truth to the rule: within the rule's tolerance both times."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3")
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    keys = case.history.k.clone()
+    keys[2] *= -0.5
+    case.rows[1].live.target = [History(in_fp8(keys), in_fp8(case.history.v))]
+    right, wrong = case.output(mask(CAUSAL)), case.output(mask("11010 11011"))
+    assert signatures(case.judge(right + share * (wrong - right))) == [f"numeric/{kind}/Leaf.forward_extend"]
+
+
+@pytest.mark.parametrize(("seen", "kind"), [("11010 11011", "newest_prefix_key_unseen"), ("11111 11111", "of_scales")])
+def test_of_a_rule_of_scales_and_another_the_nearer_has_the_name(
+    seen: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    case.rows[1].live.target = [History(in_fp8(case.history.k), in_fp8(case.history.v))]
+    case.rows[1].live.slots = [6, 1, 4, 2, 3]
+    buffers = [[torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8)] for _ in "KV"]
+    case.pool = SimpleNamespace(k_buffer=buffers[0], v_buffer=buffers[1], dtype=torch.float8_e4m3fn)
+    monkeypatch.setattr(numeric, "_of_scales", lambda view, wrong: Rule(("of_scales",), sees_future=True))
+    assert signatures(case.judge(case.output(mask(seen)))) == [f"numeric/{kind}/Leaf.forward_extend"]
