@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -95,15 +96,19 @@ def test_a_rule_over_fp8_is_far_nearer_than_the_truth(share: float, kind: str) -
     assert signatures(case.judge(right + share * (wrong - right))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
-@pytest.mark.parametrize(("seen", "kind"), [("11010 11011", "newest_prefix_key_unseen"), ("11111 11111", "of_scales")])
+@pytest.mark.parametrize(
+    ("of_scales", "kind"), [({"sees_future": True}, "newest_prefix_key_unseen"), ({"keys_hidden": 1}, "of_scales")]
+)
 def test_of_a_rule_of_scales_and_another_the_nearer_has_the_name(
-    seen: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    of_scales: dict[str, Any], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where none is nearer it is that of scales."""
     case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16)
     case.k, case.v = in_fp8(case.k), in_fp8(case.v)
     case.rows[1].live.target = [History(in_fp8(case.history.k), in_fp8(case.history.v))]
     case.rows[1].live.slots = [6, 1, 4, 2, 3]
     buffers = [[torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8)] for _ in "KV"]
     case.pool = SimpleNamespace(k_buffer=buffers[0], v_buffer=buffers[1], dtype=torch.float8_e4m3fn)
-    monkeypatch.setattr(numeric, "_of_scales", lambda view, wrong: Rule(("of_scales",), sees_future=True))
-    assert signatures(case.judge(case.output(mask(seen)))) == [f"numeric/{kind}/Leaf.forward_extend"]
+    monkeypatch.setattr(numeric, "_of_scales", lambda view, wrong: Rule(("of_scales",), **of_scales))
+    out = case.output(mask("11010 11011"))
+    assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend"]
