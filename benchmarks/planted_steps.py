@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 FILE = "sglang/srt/layers/attention/hybrid_attn_backend.py"
 MODULE = "sglang.srt.layers.attention.hybrid_attn_backend"
+# A mixed step is known by its rows, too: from 0.5.19 on SGLang's runner calls it an extend before it is planned.
 # Fault -> the modes of the steps that lead to it. What the wrapper is not told of (an end, a retraction) may lie between.
 FAULTS: Mapping[str, Sequence[str]] = {
     "three ops deep": ("EXTEND", "DECODE", "MIXED"),
@@ -17,9 +18,17 @@ SHOWN = "PLANTED_SHOWN"
 
 _END = """
 
+def _mode(forward_batch):
+    name = forward_batch.forward_mode.name
+    if name != "EXTEND":
+        return name
+    rows = zip(forward_batch.extend_seq_lens_cpu, forward_batch.extend_prefix_lens_cpu)
+    return "MIXED" if any(count == 1 and prefix > 0 for count, prefix in rows) else name
+
+
 def _planted(honest):
     def init_forward_metadata(self, forward_batch):
-        mode = forward_batch.forward_mode.name
+        mode = _mode(forward_batch)
         stages = self.__dict__.setdefault("_planted_stages", [0] * len(_PLANTED))
         for place, (name, advance, most) in enumerate(_PLANTED):
             stages[place] = advance(stages[place], mode)

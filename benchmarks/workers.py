@@ -75,8 +75,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", default="pypi:0.5.12")
-    parser.add_argument("--pair", default="triton:fa3")
+    parser.add_argument("--target", default="pypi:0.5.23")
+    parser.add_argument("--pair", default="flex_attention:cutedsl_mla")
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
