@@ -29,5 +29,5 @@ def left_out(rows: Sequence[int], most: int | None, *outs: torch.Tensor) -> Iter
     past = [row for before, after in pairwise(rows) for row in range(before + most, after)] if most is not None else []
     held = [out[past].clone() for out in outs]
     yield
-    for out, before_it in zip(outs, held, strict=True):
-        out[past] = before_it
+    for out, kept in zip(outs, held, strict=True):
+        out[past] = kept

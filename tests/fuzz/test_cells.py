@@ -53,17 +53,13 @@ def test_a_step_after_a_fault_is_behind_it() -> None:
     assert found == {"extend": Cell("bug", "it broke"), "decode": Cell("behind", "it broke")}
 
 
-def test_a_graph_that_is_not_captured_says_what_runs_instead() -> None:
+@pytest.mark.parametrize(
+    "of_eager",
+    [trace(("draft_extend", Verdict.OK)), trace(("draft_extend", Verdict.BUG), verdict=Verdict.BUG, title="it broke")],
+)
+def test_a_graph_that_is_not_captured_says_what_runs_instead_sound_or_not(of_eager: Trace) -> None:
     found: dict[str, Cell] = {}
-    settle(found, attempt("draft_extend_graph"), trace(("draft_extend", Verdict.OK)))
-    reason = "SGLang captures no graph of it, and runs draft_extend"
-    assert found == {"draft_extend_graph": Cell("unsupported", reason)}
-
-
-def test_nor_is_it_behind_a_fault_of_what_runs_instead() -> None:
-    found: dict[str, Cell] = {}
-    broken = trace(("draft_extend", Verdict.BUG), verdict=Verdict.BUG, title="it broke")
-    settle(found, attempt("draft_extend_graph"), broken)
+    settle(found, attempt("draft_extend_graph"), of_eager)
     reason = "SGLang captures no graph of it, and runs draft_extend"
     assert found == {"draft_extend_graph": Cell("unsupported", reason)}
 
