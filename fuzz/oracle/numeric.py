@@ -9,7 +9,7 @@ nor logits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -113,19 +113,34 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 
 
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
-    """The wrong rule under which every wrong row is right, else the right one: the first, or one of scales that is nearer."""
-    first = next((rule for rule in _rules(view) if _is_explained(view, wrong, rule)), Rule())
+    """The wrong rule under which every wrong row is right, else the right one.
+
+    It is the first with one thing wrong, or the nearest with the fewest, or one of scales that is nearer than that.
+    """
+    worst = _worst(wrong)
+
+    def explaining(kinds: Sequence[Rule]) -> Iterator[Rule]:
+        return (rule for rule in _rules(view, kinds) if _is_explained(view, wrong, rule))
+
+    def distance(rule: Rule) -> float:
+        return _residue(view, worst, rule)
+
+    first = next(explaining(_with_one_thing_wrong(view)), None)
+    if first is None:
+        first = min(explaining(SEVERAL_LEFT_OUT), key=lambda rule: (len(rule.kinds), distance(rule)), default=Rule())
     of_scales = _of_scales(view, wrong) if view.world.kv_scale else None
     if of_scales is None or first == Rule():
         return of_scales or first
-    worst = _worst(wrong)
-    return min((of_scales, first), key=lambda rule: _residue(view, worst, rule))
+    return min((of_scales, first), key=distance)
 
 
-def _rules(view: StepView) -> Iterator[Rule]:
-    kinds = EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + SEVERAL_LEFT_OUT
-    if view.world.encoder_decoder:
-        kinds += ENCODER_EXPLANATIONS
+def _with_one_thing_wrong(view: StepView) -> tuple[Rule, ...]:
+    of_encoders = ENCODER_EXPLANATIONS if view.world.encoder_decoder else ()
+    return EXPLANATIONS + of_chunks(view.world.attention_chunk_size) + of_encoders
+
+
+def _rules(view: StepView, kinds: Sequence[Rule]) -> Iterator[Rule]:
+    """Those of ``kinds`` that the world has, each with the roundings that are right as well."""
     for kind in (one for one in kinds if view.world.kv_scale or not one.pool):
         yield kind
         yield from _rounded_otherwise(view, kind)
@@ -190,7 +205,13 @@ def _given_by(view: StepView, row: _Compared, rule: Rule) -> Iterator[torch.Tens
     is_right = beyond(row.got, row.wanted, row.tolerance).flatten(1).amax(dim=1) <= 0
     for split in range(row.row.count if rule.sees_future else 1):
         given = expected(view, row.tap, row.row, replace(rule, split=split))
-        yield torch.where(is_right[:, None, None], row.wanted, given)
+        is_truth = is_right & (_farthest(row.got, row.wanted) <= _farthest(row.got, given))
+        yield torch.where(is_truth[:, None, None], row.wanted, given)
+
+
+def _farthest(got: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """By how much each token is off, [count]."""
+    return (got - other).abs().flatten(1).amax(dim=1)
 
 
 def _how_far(view: StepView, worst: _Compared, rule: Rule) -> dict[str, str]:

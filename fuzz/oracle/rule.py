@@ -80,12 +80,16 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
     "temperature_ignored": {"ignores_temperature": True},
     "tree_mask_ignored": {"ignores_tree": True},
     "causal_mask_ignored": {"sees_future": True},
+    "own_kv_unseen": {"ignores_own": True},
+    "stored_kv_wrong": {"pool": "scaled"},
     "kv_scale_ignored": {"pool": "unscaled"},
+    "value_scale_ignored": {"pool": "keys"},
 }
 SEVERAL_LEFT_OUT = tuple(
     Rule(kinds, **dict(ChainMap(*(LEFT_OUT[kind] for kind in kinds))))
     for count in (2, 3)
     for kinds in combinations(LEFT_OUT, count)
+    if sum("pool" in LEFT_OUT[kind] for kind in kinds) <= 1  # the pool is read in one way
 )
 
 

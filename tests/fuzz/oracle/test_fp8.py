@@ -96,6 +96,21 @@ def test_a_rule_over_fp8_is_far_nearer_than_the_truth(share: float, kind: str) -
     assert signatures(case.judge(right + share * (wrong - right))) == [f"numeric/{kind}/Leaf.forward_extend"]
 
 
+def test_a_token_that_a_rule_leaves_within_its_tolerance_tells_for_the_rule_too() -> None:
+    """Of a request that halves of a batch may share the first token is nearly right under the rule, the second is not."""
+    case = Case(3, 2, wrapper="tbo", dtype="bfloat16", kv_dtype="fp8_e4m3")
+    keys, values = torch.zeros(2, 3, KV_HEADS, DIM, dtype=torch.bfloat16)
+    values[1], values[2] = 1, -2  # the first token sees little of the newest key, the second much
+    keys[2, :, 0] = 8
+    case.rows[1].live.target = [History(keys, values)]
+    case.k, case.v, case.q = (torch.zeros_like(one) for one in (case.k, case.v, case.q))
+    case.q[2:, 0::DIM] = torch.tensor([[-0.6], [0.02]])
+    right, out = case.output(mask(CAUSAL)), case.output(mask("11010 11011"))
+    off = (right - out)[2:].abs().amax(dim=1).tolist()
+    assert 4 * off[0] > off[1] > 0.15 > off[0]
+    assert signatures(case.judge(out)) == ["numeric/newest_prefix_key_unseen/Leaf.forward_extend"]
+
+
 @pytest.mark.parametrize(
     ("of_scales", "kind"), [({"sees_future": True}, "newest_prefix_key_unseen"), ({"keys_hidden": 1}, "of_scales")]
 )
