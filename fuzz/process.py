@@ -150,8 +150,9 @@ class WorkerProcess:
         try:
             return self._answer(program, started + timeout_seconds)
         except (Silence, _TooLarge) as given_up:
-            self._is_running, too_large = False, isinstance(given_up, _TooLarge)
+            self._is_running = False
             self._end_session(dump_from)
+            too_large = isinstance(given_up, _TooLarge) or self._memory_mb > self.options.memory_max_mb
         except Ended as ended:
             status = ended.status
         finally:
@@ -258,6 +259,7 @@ class WorkerProcess:
             while size(self._fault_file) == dump_from and time.monotonic() < deadline:
                 time.sleep(0.02)
             time.sleep(0.1)  # the dump is written line by line
+            self._memory_mb = max(self._memory_mb, resident_mb(self._session_pid))  # it ran on meanwhile
             os.kill(self._session_pid, signal.SIGKILL)
             self._receive((), time.monotonic() + GRACE_SECONDS)
         except Ended:

@@ -79,7 +79,7 @@ def only_finding(worker: WorkerProcess, timeout_seconds: float = 20) -> Finding:
 
 
 def test_each_of_fifty_injected_programs_is_named_with_its_cause(options: Any) -> None:
-    chosen: CampaignOptions = options(TARGET, programs=50, program_seconds=1.5, memory_mb=MEMORY_MB, shrink=False)
+    chosen: CampaignOptions = options(TARGET, programs=50, program_seconds=2.5, memory_mb=MEMORY_MB, shrink=False)
     started = time.monotonic()
     result = run_campaign(chosen, Log())
     seconds = time.monotonic() - started
@@ -130,6 +130,15 @@ def test_memory_taken_is_told(make_worker: MakeWorker) -> None:
     assert re.fullmatch(
         r"the process had [23]\d\d MB in memory, more than it may; the worker was ended", finding.message
     )
+
+
+def test_memory_taken_is_told_though_nobody_looked_before_the_time_was_up(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerProcess, "_look", lambda self: None)  # as where the supervisor got no turn
+    source = ONE.format(deed="hoard = [b'x' * (1 << 20) for _ in range(300)]; time.sleep(99)")
+    finding = only_finding(make_worker(source, memory_mb=MEMORY_MB), timeout_seconds=2)
+    assert str(finding.signature) == "contract/out_of_memory/Backend.forward_decode"
 
 
 def test_memory_that_is_given_back_is_nobodys_fault(make_worker: MakeWorker) -> None:
