@@ -115,7 +115,8 @@ def _is_wrong(view: StepView, row: _Compared) -> bool:
 def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     """The wrong rule under which every wrong row is right, else the right one.
 
-    It is the first with one thing wrong, or the nearest with the fewest, or one of scales that is nearer than that.
+    It is the first with one thing wrong, or the nearest with the fewest, or one of scales that is nearer than that. A
+    rule with more things wrong than another is FP8_NEARER times as near, else the other has the name.
     """
     worst = _worst(wrong)
 
@@ -131,7 +132,9 @@ def _explanation(view: StepView, wrong: list[_Compared]) -> Rule:
     of_scales = _of_scales(view, wrong) if view.world.kv_scale else None
     if of_scales is None or first == Rule():
         return of_scales or first
-    return min((of_scales, first), key=distance)
+    fewer, more = sorted((of_scales, first), key=lambda rule: len(rule.kinds))
+    times = FP8_NEARER if len(fewer.kinds) < len(more.kinds) else 1
+    return more if times * distance(more) < distance(fewer) else fewer
 
 
 def _with_one_thing_wrong(view: StepView) -> tuple[Rule, ...]:

@@ -120,6 +120,24 @@ def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_rea
     assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend" for kind in kinds]
 
 
+@pytest.mark.parametrize(("share", "kinds"), [(0.7, ["stored_kv_wrong"]), (1, ["logit_cap_ignored", "stored_kv_wrong"])])
+def test_a_rule_with_more_things_wrong_is_far_nearer_or_the_other_has_the_name(share: float, kinds: list[str]) -> None:
+    """The output lies ``share`` of the way from KV stored bare to such KV read without the cap: near to both."""
+    case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16, logit_cap=6)
+    case.q *= 0.5
+    case.k, case.v = in_fp8(case.k), in_fp8(case.v)
+    live, truth = case.rows[1].live, History(in_fp8(case.history.k), in_fp8(case.history.v))
+    live.slots, pool = [6, 1, 4, 2, 3], [torch.zeros(8, KV_HEADS, DIM, dtype=torch.uint8) for _ in "KV"]
+    for buffer, rows in zip(pool, (truth.k, truth.v), strict=True):
+        buffer[live.slots[:3]] = rows.to(torch.float8_e4m3fn).view(torch.uint8)
+    case.pool = SimpleNamespace(k_buffer=pool[:1], v_buffer=pool[1:], dtype=torch.float8_e4m3fn)
+    live.target = [History(truth.k * 2, truth.v * 4)]
+    capped, uncapped = case.output(mask(CAUSAL), 6), case.output(mask(CAUSAL))
+    live.target = [truth]
+    out = capped + share * (uncapped - capped)
+    assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend" for kind in kinds]
+
+
 def test_two_limits_ignored_are_two_faults() -> None:
     case = Case(3, 2, sliding_window=2, logit_cap=3)
     assert signatures(case.judge(case.output(mask("11110 11111")))) == [
