@@ -120,7 +120,9 @@ def test_a_scale_left_out_is_laid_on_whoever_stored_the_prefix_or_on_whoever_rea
     assert signatures(case.judge(out)) == [f"numeric/{kind}/Leaf.forward_extend" for kind in kinds]
 
 
-@pytest.mark.parametrize(("share", "kinds"), [(0.7, ["stored_kv_wrong"]), (1, ["logit_cap_ignored", "stored_kv_wrong"])])
+@pytest.mark.parametrize(
+    ("share", "kinds"), [(0.7, ["stored_kv_wrong"]), (1, ["logit_cap_ignored", "stored_kv_wrong"])]
+)
 def test_a_rule_with_more_things_wrong_is_far_nearer_or_the_other_has_the_name(share: float, kinds: list[str]) -> None:
     """The output lies ``share`` of the way from KV stored bare to such KV read without the cap: near to both."""
     case = Case(3, 2, dtype="bfloat16", kv_dtype="fp8_e4m3", kv_scale=16, logit_cap=6)
