@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz.audited import Audits
-from fuzz.confirm import Patience, bugs, confirm, smallest
+from fuzz.confirm import Confirmed, Patience, bugs, confirm, shown_in, smallest
 from fuzz.finding import Finding, Verdict
 from fuzz.hunted import BOTH, DETECTED, MISSED, UNCLEAR, Hunted, read_results
 from fuzz.known_bugs import AUDIT, RUN, KnownBug
@@ -26,6 +26,7 @@ from fuzz.order import CampaignError
 from fuzz.process import WorkerError
 from fuzz.program import Program
 from fuzz.proof import save_script
+from fuzz.shrink import StopShrinking, shrink
 from fuzz.store import make_folder
 from fuzz.targets import TargetError
 from fuzz.trail import PROGRAM_SECONDS, Seen, Side, Trail
@@ -137,7 +138,7 @@ class _Party:
             seen = trail.at(index)
             index += 1
             titles |= dict.fromkeys(finding.title for finding in seen.findings)
-            for bug in [bug for bug in wanted if _matching(bug, seen.findings)]:
+            for bug in [bug for bug in wanted if _matching(bug, seen.findings, seen.program)]:
                 wanted.remove(bug)
                 try:
                     self.ledger.note(self.look_into(bug, seed, index, seen))
@@ -151,16 +152,20 @@ class _Party:
 
     def look_into(self, bug: KnownBug, seed: int, programs: int, seen: Seen) -> Hunted:
         """A match on present: confirmed and shrunk there, then sought on fixed."""
-        finding = _matching(bug, seen.findings)
+        finding = _matching(bug, seen.findings, seen.program)
         assert finding is not None
         here = self.side(self.target)
         patience = Patience(PROGRAM_SECONDS, time.monotonic() + LONGEST_SECONDS, self.options.stop.is_set)
         confirmed = confirm(here.worker, seen.program, finding, patience)
         if confirmed.shown:
-            confirmed = smallest(here.worker, confirmed, patience)
+            small = smallest(here.worker, confirmed, patience)
+            confirmed = small if _matching(bug, (small.finding,), small.program) else confirmed
         state, detail = self.on_fixed(bug, seed, programs, (confirmed.program, seen.program))
         if not confirmed.shown:
             state, detail = UNCLEAR, "it did not show again in a fresh process"
+        elif state == DETECTED and detail:
+            gone = self.gone_on_fixed(bug, confirmed)
+            confirmed, detail = (confirmed, detail) if gone is None else (gone, "")
         result = Hunted(
             bug,
             seed,
@@ -182,21 +187,43 @@ class _Party:
     def on_fixed(self, bug: KnownBug, seed: int, programs: int, shown: tuple[Program, Program]) -> tuple[str, str]:
         """(state, detail): the program there, shrunk and whole, then an equal campaign."""
         there, trail = self.side(bug.fixed), self.trail(bug.fixed, seed)
-        traces = [there.worker.run(program, PROGRAM_SECONDS) for program in dict.fromkeys(shown)]
-        found = _matching(bug, (finding for trace in traces for finding in bugs(trace)))
+        traces = {program: there.worker.run(program, PROGRAM_SECONDS) for program in dict.fromkeys(shown)}
+        matches = (_matching(bug, bugs(trace), program) for program, trace in traces.items())
+        found = next((match for match in matches if match), None)
         index = 0
         while found is None and index < programs and trail.seconds < self.options.seconds:
-            found = _matching(bug, trail.at(index).findings)
+            seen = trail.at(index)
+            found = _matching(bug, seen.findings, seen.program)
             index += 1
         there.rest()
         if found is not None:
             return BOTH, f"{bug.fixed} shows it, too: {found.title}"
-        shrunk = traces[0]
+        shrunk = traces[shown[0]]
         told = shrunk.steps or not shown[0].ops  # a fault at start-up needs no step
         other = next((finding.title for finding in shrunk.findings), "" if told else "no step was run")
         if shrunk.verdict in UNTOLD or not told and not shrunk.findings:
             return UNCLEAR, f"{bug.fixed} does not come to the end of it: {other}"
         return DETECTED, f"{bug.fixed} has another answer to it: {other}" if other else ""
+
+    def gone_on_fixed(self, bug: KnownBug, confirmed: Confirmed) -> Confirmed | None:
+        """A simpler program that shows the bug here and nothing at all there, where ``confirmed``'s shows something else."""
+        here, there = self.side(self.target), self.side(bug.fixed)
+        patience = Patience(PROGRAM_SECONDS, time.monotonic() + LONGEST_SECONDS, self.options.stop.is_set)
+
+        def shows(program: Program) -> bool:
+            if patience.is_over:
+                raise StopShrinking
+            if there.worker.run(program, PROGRAM_SECONDS).verdict is not Verdict.OK:
+                return False
+            finding = shown_in(here.worker.run(program, PROGRAM_SECONDS), confirmed.finding.signature)
+            return finding is not None and _matching(bug, (finding,), program) is not None
+
+        program = shrink(confirmed.program, shows).program
+        there.rest()
+        if program == confirmed.program:
+            return None
+        again = confirm(here.worker, program, confirmed.finding, patience)
+        return again if again.shown == again.runs else None
 
     def side(self, target: str) -> Side:
         if target not in self.sides:
@@ -214,6 +241,6 @@ class _Party:
         return self.trails[target, seed]
 
 
-def _matching(bug: KnownBug, findings: Iterable[Finding]) -> Finding | None:
+def _matching(bug: KnownBug, findings: Iterable[Finding], program: Program) -> Finding | None:
     said = ((finding, " ".join(f"{finding.title}: {finding.message}".split())) for finding in findings)
-    return next((finding for finding, text in said if bug.matches(text)), None)
+    return next((finding for finding, text in said if bug.matches(text, program.text)), None)

@@ -17,6 +17,7 @@ else:
     import tomli as tomllib
 
 RUN, AUDIT = "run", "audit"
+OPTIONAL = ("by", "program")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"\d+(\.\w+)+")
 
@@ -29,7 +30,9 @@ class KnownBugsError(ValueError):
 class KnownBug:
     """``present`` and ``fixed`` are target specs; ``match`` is searched for in what a finding says.
 
-    ``by`` tells who is asked for it: "run" a campaign, "audit" the reading of the source.
+    ``by`` tells who is asked for it: "run" a campaign, "audit" the reading of the source. ``program``, of a campaign's
+    alone, is searched for in the text of the program that shows the finding: for a fault that says what others say, too,
+    in other worlds.
     """
 
     id: str
@@ -39,9 +42,10 @@ class KnownBug:
     fixed: str
     match: str
     by: str = RUN
+    program: str = ""
 
-    def matches(self, text: str) -> bool:
-        return re.search(self.match, text) is not None
+    def matches(self, text: str, program: str = "") -> bool:
+        return re.search(self.match, text) is not None and re.search(self.program, program) is not None
 
 
 def read_bugs(path: Path) -> tuple[KnownBug, ...]:
@@ -74,8 +78,8 @@ def _bug(table: Any) -> KnownBug:
         if name not in names:
             raise KnownBugsError(f"has a field {name!r}; expected {', '.join(names)}")
     for name in names:
-        if name not in table and name != "by":
-            raise KnownBugsError(f"has no {name}; expected {', '.join(names[:-1])}")
+        if name not in table and name not in OPTIONAL:
+            raise KnownBugsError(f"has no {name}; expected {', '.join(one for one in names if one not in OPTIONAL)}")
         if name in table and (not isinstance(table[name], str) or not table[name].strip()):
             raise KnownBugsError(f"{name} is {table[name]!r}; expected a text that is not empty")
     bug = KnownBug(**{**table, "present": _spec(table, "present"), "fixed": _spec(table, "fixed")})
@@ -102,7 +106,11 @@ def _check(bug: KnownBug) -> None:
         raise KnownBugsError(f"by is {bug.by!r}; expected {RUN} or {AUDIT}")
     if bug.present == bug.fixed:
         raise KnownBugsError(f"present and fixed are both {bug.present!r}; expected two targets")
-    try:
-        re.compile(bug.match)
-    except re.error as error:
-        raise KnownBugsError(f"match is {bug.match!r}; expected a regular expression ({error})") from None
+    if bug.by == AUDIT and bug.program:
+        raise KnownBugsError(f"program is {bug.program!r}; expected none by {AUDIT}, which runs no program")
+    for name in ("match", "program"):
+        text = getattr(bug, name)
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise KnownBugsError(f"{name} is {text!r}; expected a regular expression ({error})") from None

@@ -44,7 +44,7 @@ def draw_kind(choices: Choices, world: World) -> World:
         return _with_chunks(choices, world)
     if _may_have_encoders(world) and draws(choices, world, "encoder_decoder", 10):
         return _with_encoders(choices, world)
-    if draws(choices, world, "window_tokens", 4):
+    if draws(choices, world, "window_tokens", 3):
         world = _with_window_pool(choices, world)
     # The one model with sinks, gpt-oss, has every second layer's window, too, and neither a cap nor a temperature.
     has_sinks = choices.chance(1, 3) if world.window_tokens else draws(choices, world, "sinks", 10)
@@ -56,7 +56,7 @@ def draw_kind(choices: Choices, world: World) -> World:
     narrower = [dim for dim in V_HEAD_DIMS if dim < world.head_dim]
     if choices.chance(1, 12) and narrower:
         world = replace(world, v_head_dim=choices.pick(narrower))
-    if not world.window_tokens and choices.chance(1, 8):
+    if not world.window_tokens and choices.chance(1, 6):
         is_split = _may_overlap(world) and choices.chance(2, 3)
         return (_with_overlap if is_split else _with_linear_layers)(choices, world)
     return world

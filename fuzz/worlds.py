@@ -209,7 +209,7 @@ def _draw_prefill_graph(choices: Choices, world: World) -> World:
     # Pinned: see fuzz.axes.
     if not fits or world.runner == "real" or world.device != "cpu" or not world.save_kv_cache:
         return world
-    if not choices.chance(1, 4):
+    if not choices.chance(1, 2):
         return world
     context = world.context_len
     tokens = choices.pick((2 * context, world.max_running_requests * context, context, 16))

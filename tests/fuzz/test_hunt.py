@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import hunt as hunt_module
 from fuzz.hunt import HuntOptions, hunt
 from fuzz.hunted import Hunted, Score
 from fuzz.known_bugs import KnownBug
+from fuzz.program import Decode, Extend, Idle, Program, Row
+from stubs.world import World
 from tests.fuzz.conftest import CLEAN, FAKE_EXECUTOR, MakeTarget
 
 FAULTY = """
@@ -28,6 +31,11 @@ STARTLESS = """
 OTHER = """
     def step(kind, seed):
         if kind == "decode":
+            raise KeyError("elsewhere")
+"""
+ELSEWHERE = """
+    def step(kind, seed):
+        if kind not in ("extend", "decode"):
             raise KeyError("elsewhere")
 """
 GAP = """
@@ -90,6 +98,17 @@ def test_another_fault_on_the_fixed_release_is_told(hunted: object) -> None:
     result = hunted(FAULTY, OTHER)  # type: ignore[operator]
     assert result.state == "detected"
     assert "has another answer to it: KeyError at step" in result.detail
+
+
+def test_a_simpler_program_is_sought_that_shows_nothing_else_on_the_fixed_release(
+    hunted: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(World(), (Extend((Row(0, 3),)), Decode((0,)), Idle()))
+    monkeypatch.setattr(
+        hunt_module, "smallest", lambda runner, confirmed, patience: replace(confirmed, program=program)
+    )
+    result = hunted(FAULTY, ELSEWHERE, repros=tmp_path / "repros")  # type: ignore[operator]
+    assert (result.state, result.detail, result.ops) == ("detected", "", 2)
 
 
 def test_a_gap_on_the_fixed_release_leaves_it_unclear(hunted: object) -> None:

@@ -41,6 +41,12 @@ def test_match_is_searched_for_anywhere() -> None:
     assert not bug.matches("AttributeError: X has no 'c'")
 
 
+def test_the_program_that_shows_it_is_searched_too() -> None:
+    bug = KnownBug("A1", "t", "r", "pypi:1.0", "pypi:1.1", "off", program='"graph":[1-9]')
+    assert bug.matches("it is off", '{"world":{"graph":2}}')
+    assert not bug.matches("it is off", '{"world":{"graph":0}}')
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -55,6 +61,8 @@ def test_match_is_searched_for_anywhere() -> None:
         (GOOD.replace('"0.5.16"', '"release 16"'), "bug 1: present is 'release 16'; expected installed, pypi:VERSION"),
         (GOOD.replace('"0.5.16"', '"path:/somewhere"'), "bug 1: present and fixed are both 'path:/somewhere'"),
         (GOOD.replace("no 'name'", "("), r"bug 1: match is '\('; expected a regular expression"),
+        (GOOD + 'program = "("', r"bug 1: program is '\('; expected a regular expression"),
+        (GOOD + 'by = "audit"\nprogram = "x"', "bug 1: program is 'x'; expected none by audit"),
         (GOOD + 'by = "luck"', "bug 1: by is 'luck'; expected run or audit"),
         (GOOD + GOOD, "bug 2: id is 'A1', as an earlier one's"),
     ],
