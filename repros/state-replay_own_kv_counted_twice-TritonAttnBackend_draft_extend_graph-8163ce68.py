@@ -1,4 +1,4 @@
-"""draft_extend_graph on TritonAttnBackend: the replayed graph gives wrong output where an eager run does not: own
+"""draft_extend_graph on TritonAttnBackend: the replayed graph gives other output than an eager run: own
 
 Found on pypi:0.5.12; seen on pypi:0.5.12; shown in 10 of 10 runs; sglang 0.5.12.
 Found by: seamripper bench --bugs, for B20 (PR #26651, PR #27738)

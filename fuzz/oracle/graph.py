@@ -61,14 +61,14 @@ def replay_equals_eager(view: StepView) -> list[Fault]:
 
 _SAID = {
     "replay_unwritten": "leaves rows unwritten",
-    "replay_differs": "gives wrong output where an eager run does not",
+    "replay_differs": "gives other output than an eager run",
 }
 
 
 def _fault(view: StepView, kind: str, detail: str, evidence: dict[str, str] | None = None) -> Fault:
     leaf = type(view.leaf).__name__
     rule = kind.removeprefix("replay_").replace("_", " ")
-    what = _SAID.get(kind, f"gives wrong output where an eager run does not: {rule}")
+    what = _SAID.get(kind, f"gives other output than an eager run: {rule}")
     lengths = [(row.prefix, row.count) for row in view.plan.rows]
     return Fault(
         Signature("state", kind, view.place),

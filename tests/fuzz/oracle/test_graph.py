@@ -53,7 +53,7 @@ def test_equal_within_what_both_may_deviate() -> None:
 def test_a_wrong_row() -> None:
     (fault,) = judged([1.0, 2.0, 3.5], [1.0, 2.0, 3.0])
     assert str(fault.signature) == "state/replay_differs/Leaf.decode_graph"
-    assert fault.title == "decode_graph on Leaf: the replayed graph gives wrong output where an eager run does not"
+    assert fault.title == "decode_graph on Leaf: the replayed graph gives other output than an eager run"
     assert fault.message.startswith("layer 0: largest error 0.5, row 2 of 3; requests have")
     assert fault.message.endswith("padded to 4")
 
@@ -65,7 +65,7 @@ def test_the_rule_that_explains_a_wrong_replay_names_it(monkeypatch: pytest.Monk
         "state/replay_window_ignored/Leaf.decode_graph",
         "state/replay_logit_cap_ignored/Leaf.decode_graph",
     ]
-    assert faults[0].title.endswith(" gives wrong output where an eager run does not: window ignored")
+    assert faults[0].title.endswith(" gives other output than an eager run: window ignored")
 
 
 def test_a_rule_that_the_eager_run_breaks_too_is_not_the_graphs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
