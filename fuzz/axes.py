@@ -29,7 +29,8 @@ def _given(field: str) -> Axis:
 REAL = "runner real: its tiny Llama has none"
 TREE = "over a tree, NGRAM's too: SGLang defines none, its kernels count rows of the mask and not depths"
 
-RANKS = "verifies and drafts of a rank among several: not padded yet; run without a graph"
+RANKS = "of a rank among several: run without a graph"
+RANK_DRAFTS = "drafts in steps, and verifies that are not EAGLE's: not padded yet"
 REAL_PADS = "runner real: its own runner pads"
 
 AXES: tuple[Axis, ...] = (
@@ -172,6 +173,7 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis("Verify", "draft_extend"),
     Axis("Verify", "draft_decode"),
+    Axis("Verify", "dead", (RANKS, RANK_DRAFTS, REAL_PADS)),
     Axis("Verify", "verify_lens", ("spec_algorithm DSPARK alone: no other verifies a part of what is drafted",)),
     Axis("Finish", "requests"),
     Axis("Finish", "keep"),

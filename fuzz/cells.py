@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fuzz.finding import Finding, Verdict
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, Retract, Row, Verify
-from fuzz.trace import MODES, REPLAYED, Trace
+from fuzz.trace import MODES, RANK_PADDED, REPLAYED, Trace
 from stubs.latent_worlds import smallest_world
 from stubs.world import World
 from stubs.world_rules import SPEC_MODES
@@ -58,6 +58,8 @@ def attempts(pair: str, device: str) -> Iterator[Attempt]:
             for graph in (0, 1):
                 for steps in (2, 1):
                     yield _drafting(plain, f"verify_{shape}_{mode}", topk, steps, graph)
+            for steps in (2, 1):
+                yield _padded(_drafting(plain, f"verify_{shape}_{mode}", topk, steps, 0))
         for graph in (0, 1):
             yield _modelless(plain, "NGRAM", mode, 2 if page == 1 or prefill == "flashinfer" else 1, graph)
             yield _modelless(plain, "DFLASH", mode, 1, graph)
@@ -78,10 +80,11 @@ def try_cells(
 
 
 def inherit(found: dict[str, Cell], attempt: Attempt) -> bool:
-    """Whether the attempt is of graphs of a verify that is refused without them: the reason is theirs, too."""
+    """Whether the attempt is of graphs, or of padding, of a verify that is refused without: the reason is theirs, too."""
     first = attempt.modes[0]
-    eager = found.get(first.removesuffix(REPLAYED))
-    if not first.startswith("verify") or not first.endswith(REPLAYED) or eager is None:
+    plain = first.removesuffix(REPLAYED).removesuffix(RANK_PADDED)
+    eager = found.get(plain)
+    if not first.startswith("verify") or plain == first or eager is None:
         return False
     if eager.state != Verdict.UNSUPPORTED.value:
         return False
@@ -142,6 +145,13 @@ def _drafting(plain: World, verify: str, topk: int, steps: int, graph: int) -> A
         modes = tuple(mode + REPLAYED for mode in modes if mode != "draft_prefill")
     ops = (Extend((Row(0, 2),)), Verify((0,), (1,), draft_decode=1 if steps > 1 else 0))
     return Attempt(Program(world, ops), modes)
+
+
+def _padded(attempt: Attempt) -> Attempt:
+    """The attempt of a rank among several, another of which has a request more."""
+    ops = tuple(replace(op, dead=1) if isinstance(op, Verify) else op for op in attempt.program.ops)
+    padded = tuple(mode + RANK_PADDED for mode in attempt.modes if mode.startswith(("verify", "draft_extend")))
+    return Attempt(attempt.program.with_ops(ops), padded)
 
 
 def _modelless(plain: World, algorithm: str, mode: str, topk: int, graph: int) -> Attempt:

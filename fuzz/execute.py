@@ -251,7 +251,7 @@ class _Run:
         """The same step on a fresh wrapper, fed what the first run's layers were fed."""
         if plan.graph is not None and plan.rows:
             return cache(lambda: self._eagerly(plan, taps))
-        if plan.on_draft or not plan.rows:
+        if plan.on_draft or plan.is_planned or not plan.rows:
             return None
 
         def rerun() -> tuple[Sequence[Tap], Any]:
@@ -274,7 +274,8 @@ class _Run:
     def _is_corrupted(self, index: int, plan: StepPlan) -> bool:
         """Whether the step is run once more with its input corrupted: the last op's on the target, if told."""
         is_last = index == len(self.program.ops) - 1
-        return bool(self.program.corruption and is_last and plan.rows and not plan.on_draft and plan.graph is None)
+        eager = not plan.on_draft and plan.graph is None and not plan.is_planned
+        return bool(self.program.corruption and is_last and plan.rows and eager)
 
     def _corrupt(self, index: int, view: StepView) -> None:
         """The step with one thing wrong in its input, on a fresh wrapper; what becomes of it is a thing apart."""

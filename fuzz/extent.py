@@ -33,5 +33,6 @@ def tokens_of(op: Op, world: World) -> int:
             return sum(op.verify_lens)
         case Verify():
             drafted = world.spec_topk * (world.spec_steps - 1) * op.draft_decode
-            return len(op.requests) * (world.spec_draft_tokens * (1 + op.draft_extend) + drafted)
+            padded = world.spec_draft_tokens * (1 + op.draft_extend)
+            return len(op.requests) * (padded + drafted) + op.dead * padded
     return 0

@@ -167,7 +167,8 @@ class _Drawer:
         extend = 0 if self.choices.chance(1, 8) else 1
         # A draft of one step is drawn from what the model gave before: nothing is decoded.
         decodes = self.world.spec_steps > 1 and self.choices.chance(2, 3)
-        return Verify(numbers, accepts, extend, draft_decode=1 if decodes else 0)
+        dead = min(self._padding()[0], self.world.max_running_requests - len(numbers))
+        return Verify(numbers, accepts, extend, draft_decode=1 if decodes else 0, dead=dead)
 
     def _ragged_verify(self, numbers: tuple[int, ...], width: int) -> Verify:
         """A part of each request's draft is verified, or now and then, as until SGLang's planner is sure of it, all."""

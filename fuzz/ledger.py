@@ -101,6 +101,7 @@ class Ledger:
         if len(op.accepts) != len(op.requests):
             raise InvalidOp(f"{len(op.accepts)} accepts", f"one for each of {len(op.requests)} requests")
         _check_lens(op, self.world)
+        _check_padding(op, self.world)
         verified = op.verify_lens or (accept_max(self.world),) * len(op.accepts)
         for accept, most in zip(op.accepts, verified, strict=True):
             if not 1 <= accept <= most:
@@ -265,20 +266,23 @@ def check(program: Program) -> None:
             raise ProgramError(f"op {index} ({op.kind}): {error}") from None
 
 
-def _check_padding(op: Decode | Idle, world: World) -> None:
+def _check_padding(op: Decode | Idle | Verify, world: World) -> None:
     """Ranks are alike: no other has more requests in a step than this one may run."""
-    if world.encoder_decoder and (op.dead or op.beside_extend):
+    beside_extend = getattr(op, "beside_extend", 0)
+    if isinstance(op, Verify) and op.dead and not world.has_draft_model:
+        raise InvalidOp(f"padding of a verify of {world.spec_algorithm}", "none: EAGLE's alone is padded")
+    if world.encoder_decoder and (op.dead or beside_extend):
         raise InvalidOp("padding in a world with encoders", "none: not tried with them yet")
     if op.dead > DEAD_MAX:
         raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
-    if op.beside_extend not in (0, 1):
-        raise InvalidOp(f"beside_extend is {op.beside_extend}", "0 or 1")
-    if isinstance(op, Decode) and op.beside_extend and op.dead:
+    if beside_extend not in (0, 1):
+        raise InvalidOp(f"beside_extend is {beside_extend}", "0 or 1")
+    if isinstance(op, Decode) and beside_extend and op.dead:
         raise InvalidOp(f"{op.dead} dead rows of a step that is run as an extend", "none")
-    if isinstance(op, Idle) and op.beside_extend and not op.dead:
+    if isinstance(op, Idle) and beside_extend and not op.dead:
         raise InvalidOp("an idle step beside an extend without dead rows", "at least one")
-    rows = op.dead + (len(op.requests) if isinstance(op, Decode) else 0)
-    if not op.beside_extend and rows > world.max_running_requests:
+    rows = op.dead + len(getattr(op, "requests", ()))
+    if not beside_extend and rows > world.max_running_requests:
         raise InvalidOp(f"a step of {rows} rows, dead ones included", f"at most {world.max_running_requests}")
 
 

@@ -80,7 +80,8 @@ def _fit_verify(ledger: Ledger, op: Verify) -> Op | None:
     most, op = accept_max(ledger.world), with_requests(op, numbers)
     lens = tuple(min(count, most) for count in op.verify_lens) if ledger.world.is_ragged else ()
     accepts = tuple(map(min, op.accepts, lens or (most,) * len(numbers)))
-    return replace(op, accepts=accepts, verify_lens=lens) if numbers else None
+    dead = op.dead if ledger.world.has_draft_model else 0
+    return replace(op, accepts=accepts, verify_lens=lens, dead=dead) if numbers else None
 
 
 def _generating(ledger: Ledger, requests: tuple[int, ...]) -> tuple[int, ...]:

@@ -76,6 +76,7 @@ class Verify:
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
     what is verified comes from the draft model's steps, as in service; else it is drawn. Both mean nothing in a world
     whose draft model is not driven. Where a world is ragged, ``verify_lens[i]`` tokens are verified; empty: all drafted.
+    ``dead`` requests of nobody follow, in the verify and in the draft model's extend, see Decode.
     """
 
     kind: ClassVar[str] = "verify"
@@ -84,6 +85,7 @@ class Verify:
     draft_extend: int = 1
     draft_decode: int = 0
     verify_lens: tuple[int, ...] = ()
+    dead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ def op_to_json(op: Op) -> dict[str, Any]:
         data["requests"] = list(op.requests)
     if isinstance(op, Verify):
         data["accepts"], data["draft_extend"] = list(op.accepts), op.draft_extend
-        later = {"draft_decode": op.draft_decode, "verify_lens": list(op.verify_lens)}
+        later = {"draft_decode": op.draft_decode, "verify_lens": list(op.verify_lens), "dead": op.dead}
         data |= {name: value for name, value in later.items() if value}
     if isinstance(op, Finish):
         data["keep"] = op.keep

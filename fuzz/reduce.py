@@ -128,6 +128,8 @@ def plain_steps(program: Program) -> Iterator[Program]:
         if isinstance(op, Verify):
             for plainer in _plain_verifies(op):
                 yield with_op(program, index, plainer)
+            for dead in smaller(op.dead, 0):
+                yield with_op(program, index, replace(op, dead=dead))
         if isinstance(op, Finish):
             yield with_op(program, index, replace(op, keep=0))
         if isinstance(op, (Decode, Idle)):

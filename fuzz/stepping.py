@@ -22,7 +22,7 @@ def steps_of(scheduler: Scheduler, op: Op) -> Iterator[StepPlan]:
             yield from scheduler.decode(op.requests, _padding(op))
         case Verify():
             drafts = bool(op.draft_extend), bool(op.draft_decode)
-            yield from scheduler.verify(op.requests, op.accepts, *drafts, op.verify_lens)
+            yield from scheduler.verify(op.requests, op.accepts, *drafts, op.verify_lens, Padding(op.dead))
         case Idle():
             yield from scheduler.idle(_padding(op))
         case Finish():

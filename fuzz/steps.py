@@ -10,7 +10,14 @@ from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Verify
 from fuzz.trace import Trace
 
 # Steps on the draft model, which scripts do not have.
-DRAFT_MODES = ("draft_prefill", "draft_decode", "draft_decode_graph", "draft_extend", "draft_extend_graph")
+DRAFT_MODES = (
+    "draft_prefill",
+    "draft_decode",
+    "draft_decode_graph",
+    "draft_extend",
+    "draft_extend_graph",
+    "draft_extend_padded",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ MODE_ROWS: Mapping[str, tuple[str, ...]] = {
     "draft extend": ("draft_extend",),
     "draft extend, graph": ("draft_extend_graph",),
     "a rank's padding": ("decode_padded", "decode_relabelled", "idle_padded", "idle_relabelled"),
+    "a rank's padding, verify": ("verify_chain_prefill_padded", "verify_chain_decode_padded"),
+    "a rank's padding, draft extend": ("draft_extend_padded",),
 }
 # Rows of plain steps in a world with one thing more.
 WORLD_ROWS: Mapping[str, Mapping[str, Any]] = {

@@ -11,7 +11,8 @@ from fuzz.finding import Finding, Verdict
 # Ends the mode of a step that a captured graph replays.
 REPLAYED = "_graph"
 # End the modes of steps that data-parallel attention pads, or runs as an extend.
-PADDED = ("_padded", "_relabelled")
+RANK_PADDED = "_padded"
+PADDED = (RANK_PADDED, "_relabelled")
 # Modes a step can have, as reports name them. Verify carries its tree shape and the mode that routes it.
 MODES = (
     "extend",
@@ -28,12 +29,16 @@ MODES = (
     "decode_relabelled",
     "verify_chain_prefill",
     "verify_chain_prefill_graph",
+    "verify_chain_prefill_padded",
     "verify_chain_decode",
     "verify_chain_decode_graph",
+    "verify_chain_decode_padded",
     "verify_tree_prefill",
     "verify_tree_prefill_graph",
+    "verify_tree_prefill_padded",
     "verify_tree_decode",
     "verify_tree_decode_graph",
+    "verify_tree_decode_padded",
     "verify_ngram_prefill",
     "verify_ngram_prefill_graph",
     "verify_ngram_decode",
@@ -51,6 +56,7 @@ MODES = (
     "draft_decode_graph",
     "draft_extend",
     "draft_extend_graph",
+    "draft_extend_padded",
     "idle",
     "idle_padded",
     "idle_relabelled",

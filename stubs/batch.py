@@ -136,11 +136,12 @@ class Scheduler:
         draft_extend: bool,
         draft_decode: bool = False,
         lens: Sequence[int] = (),
+        padding: Padding = UNPADDED,
     ) -> Iterator[StepPlan]:
         """Target verify of a fresh draft, then (on the draft model) the extend over the verified window.
 
         The draft is drawn, or with ``draft_decode`` what the draft model's steps come to. Of a ragged world ``lens`` are the
-        tokens of each request to verify, none: all.
+        tokens of each request to verify, none: all. ``padding`` is that of EAGLE's verify and of its draft model's extend.
         """
         width = self.world.spec_draft_tokens
         running = self._running(requests, 2 * self.world.spec_reserve, whole_pages=True)
@@ -148,7 +149,8 @@ class Scheduler:
         if self.world.is_ragged:
             yield from self.speculative.ragged(parts, accepts, lens)
             return
-        yield from self.speculative.steps(parts, accepts, draft_extend=draft_extend, draft_decode=draft_decode)
+        drafts = {"draft_extend": draft_extend, "draft_decode": draft_decode}
+        yield from self.speculative.steps(parts, accepts, **drafts, padding=padding)
 
     # --- leaving ---------------------------------------------------------------------------------------------
 

@@ -72,8 +72,11 @@ class GraphRunner:
     def can_run_graph(self, batch: Any) -> bool:
         """SGLang's rule: no more requests than were captured, of as many rows each where the release asks.
 
-        In models that have encoders each has one. Source: the runner's is_encoder_lens_supported.
+        In models that have encoders each has one. Source: the runner's is_encoder_lens_supported. A rank among several
+        replays none here: no gather says that all could (can_run_dp_cuda_graph).
         """
+        if batch.global_num_tokens_cpu is not None:
+            return False
         width = getattr(batch.spec_info, "num_tokens_per_req", 0) or 0
         fits = width <= 0 or width == self.width or not sglang_graph.asks_for_width()
         encoders = self.buffers.encoder_lens is None or bool((batch.encoder_lens > 0).all())

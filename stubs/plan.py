@@ -68,6 +68,7 @@ class StepPlan:
 
     ``graph`` replays it, where SGLang would replay it. ``draft``: it is the draft's decode, all of its steps. ``padding``:
     requests of nobody behind those of ``rows``, in row 0 and slot 0; ``is_padded``: there are such, or tokens of nobody.
+    ``is_planned``: it was planned before it was padded, so that no fresh wrapper can run it.
     ``eager`` makes the ForwardBatch of a server without graphs, planned on a backend given, where that is another one.
     """
 
@@ -81,6 +82,7 @@ class StepPlan:
     draft: DraftRun | None = None
     padding: int = 0
     is_padded: bool = False
+    is_planned: bool = False
     eager: Callable[[Any], Any] | None = None
     input_ids: torch.Tensor | None = None  # the step's tokens as SGLang was given them; None: it makes them itself
 

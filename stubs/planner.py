@@ -80,9 +80,8 @@ class Planner:
             return self.step(mode, parts, batch, graph=graph)
         rows, beside_extend = len(parts) + padding.dead, padding.beside_extend
         forward_batch = sglang_padding.padded_batch(batch, self.server.target, rows, beside_extend=beside_extend)
-        name = f"{mode}_{'padded' if forward_batch.forward_mode.name == mode.upper() else 'relabelled'}"
-        dead = forward_batch.batch_size - len(parts)
-        return replace(self.planned(name, parts, forward_batch), padding=dead, is_padded=True)
+        plan = self.planned(mode, parts, forward_batch)
+        return as_padded(plan, padding, "padded" if forward_batch.forward_mode.name == mode.upper() else "relabelled")
 
     def planned(
         self,
@@ -99,3 +98,12 @@ class Planner:
         if graph is None or not graph.can_run_graph(forward_batch):
             return StepPlan(mode, on_draft, runner, forward_batch, tuple(parts), described)
         return StepPlan(f"{mode}_graph", on_draft, runner, forward_batch, tuple(parts), described, graph)
+
+
+def as_padded(plan: StepPlan, padding: Padding, how: str = "padded") -> StepPlan:
+    """``plan``, whose batch may be ``padding``'s: then with its requests of nobody, and in a mode that says so."""
+    if not padding.is_needed:
+        return plan
+    dead = plan.forward_batch.batch_size - len(plan.rows)
+    is_planned = not sglang_batch.needs_forward_metadata(plan.forward_batch)
+    return replace(plan, mode=f"{plan.mode}_{how}", padding=dead, is_padded=True, is_planned=is_planned)

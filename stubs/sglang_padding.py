@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from stubs.refusal import Refused
@@ -20,17 +21,36 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
     The gather is of this rank alone, which SGLang knows, too: what others hold is no affair of attention. Refused where the
     release runs no rank's step as an extend.
     """
-    if runner.world.linear_before:
-        raise Refused("padded steps of a model whose linear layers come first are not driven yet")
-    batch.global_num_tokens = [rows]
-    batch.global_num_tokens_for_logprob = [rows]
-    batch.is_extend_in_batch = beside_extend
     if beside_extend:
         _check_relabels()
+    batch.is_extend_in_batch = beside_extend
+    return padded_by(lambda: forward_batch(batch, runner), batch, runner, rows)
+
+
+def padded_by(make: Callable[[], Any], batch: Any, runner: Any, requests: int) -> Any:
+    """The ForwardBatch that ``make`` makes of ``batch``, padded as above to ``requests``, of as many tokens each as it has.
+
+    SGLang knows by the spec input how many those are.
+    """
+    if runner.world.linear_before:
+        raise Refused("padded steps of a model whose linear layers come first are not driven yet")
+    batch.global_num_tokens = [requests]
+    batch.global_num_tokens_for_logprob = [requests]
     _know_rank(runner)
     with kept_on_cpu(load(BATCHES)):  # which pins host memory for a GPU
-        padded = forward_batch(batch, runner)
+        padded = make()
         padded.prepare_mlp_sync_batch(runner)
+    return padded
+
+
+def padded_draft(make: Callable[[], Any], batch: Any, runner: Any, requests: int) -> Any:
+    """The same of what a speculative worker prepares: up to 0.5.12 it plans metadata first, and no runner plans it again.
+
+    There workers say so where they call the runner (skip_attn_backend_init), later ones tell the batch.
+    """
+    padded = padded_by(make, batch, runner, requests)
+    if not hasattr(padded, "needs_forward_metadata_init"):
+        padded.needs_forward_metadata_init = lambda: False
     return padded
 
 

@@ -10,6 +10,7 @@ import torch
 from stubs.refusal import Refused
 from stubs.sglang import accepted, find, load
 from stubs.sglang_batch import worker_batch
+from stubs.sglang_widths import PER_REQUEST, WIDTHS, draft_extend_width, verify_width
 from stubs.world import World
 
 
@@ -136,6 +137,10 @@ def verify_forward_batch(verify_input: Any, batch: Any, target: Any) -> Any:
     """SGLang's own preparation of the verify step; returns its ForwardBatch."""
     worker = SimpleNamespace(model_runner=target)
     prepare = find("sglang.srt.speculative.eagle_utils:eagle_prepare_for_verify")
+    told = verify_width(target.world)
+    for name in PER_REQUEST:
+        if told is not None and hasattr(verify_input, name):
+            setattr(verify_input, name, told)
     batch.spec_info = verify_input
     source = worker_batch(batch)
     if prepare is not None:
@@ -154,15 +159,15 @@ def draft_extend_forward_batch(
     by_method = hasattr(info.EagleDraftInput, "prepare_for_extend_to_fill_draft_kvcache")  # up to 0.5.13
     cls = info.EagleDraftInput if by_method else info.EagleDraftExtendInput
     width, size = world.spec_draft_tokens, len(batch.seq_lens)
-    logits = world.spec_steps + 1 if by_method else width
+    told = draft_extend_width(world)
+    widths = {} if told is None else dict.fromkeys(WIDTHS, told)
     values = accepted(
         cls,
         hidden_states=torch.zeros(size * width, draft.model_config.hidden_size, device=world.device),
         num_correct_drafts=(accepts - 1).to(torch.int32),
         num_accept_tokens=accepts.to(torch.int32),
-        num_tokens_per_req=logits,
-        num_tokens_for_logprob_per_req=logits,
         num_front_tokens=0,
+        **widths,
     )
     extend_input = cls(**values)
     source = worker_batch(batch)

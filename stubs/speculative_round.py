@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_spec, verified
+from stubs import draft_tree, sglang, sglang_batch, sglang_draft, sglang_memory, sglang_padding, sglang_spec, verified
 from stubs.draft_steps import DraftRun
 from stubs.kv_memory import kv_memory, kv_places
 from stubs.live import History
+from stubs.padding import UNPADDED, Padding
 from stubs.plan import RowPlan, StepPlan
-from stubs.planner import Planner
+from stubs.planner import Planner, as_padded
 from stubs.quantised import as_stored
 from stubs.tiny_model import VOCAB_SIZE
 from stubs.world import World
@@ -39,27 +41,34 @@ class SpeculativeRound:
         return sglang_batch.needs_cpu_seq_lens(self.server.target.server_args, backends)
 
     def steps(
-        self, parts: Sequence[RowPlan], accepts: Sequence[int], *, draft_extend: bool, draft_decode: bool
+        self,
+        parts: Sequence[RowPlan],
+        accepts: Sequence[int],
+        *,
+        draft_extend: bool,
+        draft_decode: bool,
+        padding: Padding = UNPADDED,
     ) -> Iterator[StepPlan]:
         """The round over the windows ``parts``, of each of which as many tokens as ``accepts`` says are kept.
 
         The draft is drawn, or with ``draft_decode`` what the draft model's steps come to. Without ``draft_extend`` the draft
-        model's KV is written here, as its extend would have.
+        model's KV is written here, as its extend would have. Of a rank among several what follows the draft is padded.
         """
         world, server = self.world, self.server
         batch = self._worker_batch(parts, None)
         if world.has_draft_model:
             tree = yield from self._drafted(batch, parts, draft_decode=draft_decode)
-            parents, forward_batch = verified.eagle_batch(server, batch, tree)
+            parents, forward_batch = verified.eagle_batch(server, batch, tree, padding)
         else:
             parents, forward_batch = verified.modelless_batch(server, batch, parts, self.generator)
         if world.is_tree:
             parts = self._with_trees(parts, parents, forward_batch.input_ids)
         mode = f"verify_{world.spec_shape}_{world.spec_mode}"
-        yield self.planner.planned(mode, parts, forward_batch, graph=server.graphs.target)
+        plan = self.planner.planned(mode, parts, forward_batch, graph=server.graphs.target)
+        yield as_padded(plan, padding)
         if server.draft is not None:
             if draft_extend:
-                yield self._draft_extend(parts, accepts)
+                yield as_padded(self._draft_extend(parts, accepts, padding), padding)
             else:
                 self._fill_draft(parts)
         for part, parent, accept in zip(parts, parents, accepts, strict=True):
@@ -142,13 +151,15 @@ class SpeculativeRound:
 
     # --- behind the verify -----------------------------------------------------------------------------------
 
-    def _draft_extend(self, parts: Sequence[RowPlan], accepts: Sequence[int]) -> StepPlan:
+    def _draft_extend(self, parts: Sequence[RowPlan], accepts: Sequence[int], padding: Padding) -> StepPlan:
         """The draft model's extend over the verified window, of which ``accepts`` tokens of each request are kept."""
         world, draft, graph = self.world, self.server.draft, self.server.graphs.draft_extend
         counts = torch.tensor(list(accepts), dtype=torch.int32, device=world.device)
         predict = torch.arange(1, 1 + len(parts) * world.spec_draft_tokens, device=world.device) % VOCAB_SIZE
         batch = self._worker_batch(parts, self.planner.locations(parts))
-        forward_batch = sglang_spec.draft_extend_forward_batch(batch, draft, world, counts, predict.clone(), graph)
+        make = partial(sglang_spec.draft_extend_forward_batch, batch, draft, world, counts, predict.clone(), graph)
+        requests = len(parts) + padding.dead
+        forward_batch = sglang_padding.padded_draft(make, batch, draft, requests) if padding.is_needed else make()
         causal = [replace(part, tree=None, fill=0) for part in parts]
         plan = self.planner.planned("draft_extend", causal, forward_batch, on_draft=True, graph=graph)
         return replace(plan, input_ids=predict)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from stubs import draft_tree, ngram_tree, sglang_dflash, sglang_dspark, sglang_ngram, sglang_spec
+from stubs import draft_tree, ngram_tree, sglang_dflash, sglang_dspark, sglang_ngram, sglang_padding, sglang_spec
+from stubs.padding import Padding
 from stubs.plan import RowPlan
 from stubs.tiny_model import VOCAB_SIZE
 from stubs.world import World
@@ -17,11 +18,15 @@ from stubs.world import World
 Parents = list[list[int | None]]
 
 
-def eagle_batch(server: Any, batch: Any, tree: tuple[Any, ...]) -> tuple[Parents, Any]:
+def eagle_batch(server: Any, batch: Any, tree: tuple[Any, ...], padding: Padding) -> tuple[Parents, Any]:
     """Of what EAGLE drafts: ``tree`` as its worker has it, the draft's input on ``batch``."""
     built = sglang_spec.build_verify_input(batch, batch.spec_info, tree, server.target, server.draft, server.world)
-    parents = [draft_tree.parents(built, request) for request in range(len(batch.seq_lens))]
-    return parents, sglang_spec.verify_forward_batch(built, batch, server.target)
+    requests, target = len(batch.seq_lens), server.target
+    parents = [draft_tree.parents(built, request) for request in range(requests)]
+    make = partial(sglang_spec.verify_forward_batch, built, batch, target)
+    if not padding.is_needed:
+        return parents, make()
+    return parents, sglang_padding.padded_draft(make, batch, target, requests + padding.dead)
 
 
 def modelless_batch(

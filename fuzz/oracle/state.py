@@ -38,13 +38,13 @@ def inputs_unchanged(view: StepView) -> list[Fault]:
 
 
 def batch_sound(view: StepView) -> list[Fault]:
-    """What a forward batch says of its own size in several places is the same everywhere."""
+    """What a forward batch says of its own size in several places is the same everywhere, with padding or without."""
     batch = view.plan.forward_batch
     lens = getattr(batch, "extend_seq_lens", None)
     said = getattr(batch, "extend_num_tokens", None)
     if batch.forward_mode.is_idle() or said is None or not isinstance(lens, torch.Tensor):
         return []
-    if said == int(lens.sum()):
+    if said in (int(lens.sum()), int(lens[: len(view.plan.rows)].sum())):
         return []
     return [
         Fault(
@@ -56,10 +56,14 @@ def batch_sound(view: StepView) -> list[Fault]:
 
 
 def tokens_as_given(view: StepView) -> list[Fault]:
-    """The tokens that a forward batch takes to the model are those that it was made for, in their order."""
+    """The tokens that a forward batch takes to the model are those that it was made for, in their order; then padding."""
     given, taken = view.plan.input_ids, getattr(view.plan.forward_batch, "input_ids", None)
-    if given is None or (isinstance(taken, torch.Tensor) and torch.equal(given, taken.to(given.dtype))):
+    if given is None:
         return []
+    if isinstance(taken, torch.Tensor):
+        own = taken[: len(given)] if view.plan.is_padded else taken
+        if torch.equal(given, own.to(given.dtype)):
+            return []
     found = taken.tolist()[:12] if isinstance(taken, torch.Tensor) else taken
     return [
         Fault(

@@ -37,9 +37,10 @@ def modes(program: Program) -> list[str]:
             found.append("extend_chunked" if cut else "extend_prefix" if any(row.cached for row in rows) else "extend")
             found += ["draft_prefill"] * program.world.has_draft_model
         elif isinstance(op, Verify):
+            padding = "_padded" if op.dead else ""
             found += ["draft_decode"] * (op.draft_decode and program.world.spec_steps > 1)
-            found.append(f"verify_{program.world.spec_shape}_{program.world.spec_mode}")
-            found += ["draft_extend"] * op.draft_extend
+            found.append(f"verify_{program.world.spec_shape}_{program.world.spec_mode}{padding}")
+            found += [f"draft_extend{padding}"] * op.draft_extend
         else:
             padding = "_relabelled" if getattr(op, "beside_extend", 0) else "_padded" if getattr(op, "dead", 0) else ""
             found.append(op.kind + padding)
