@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.program import Decode, Extend, Finish, Idle, Mixed, Op, Program, ProgramError, Retract, Row, Verify
+from fuzz.ranks import check_padding
 from fuzz.request import InvalidOp, Request, State, accept_max, check_encoder, input_max, length_max
 from stubs.world import World
-
-DEAD_MAX = 64  # far above what is drawn; each costs a row of every layer
 
 
 class Ledger:
@@ -67,7 +66,7 @@ class Ledger:
             case Mixed():
                 self._mixed(op)
             case Decode():
-                _check_padding(op, self.world)
+                check_padding(op, self.world)
                 self._decode(op.requests)
             case Verify():
                 self._verify(op)
@@ -76,7 +75,7 @@ class Ledger:
             case Retract():
                 self._retract(op.requests)
             case Idle():
-                _check_padding(op, self.world)
+                check_padding(op, self.world)
 
     def _mixed(self, op: Mixed) -> None:
         if self.world.encoder_decoder:
@@ -101,7 +100,7 @@ class Ledger:
         if len(op.accepts) != len(op.requests):
             raise InvalidOp(f"{len(op.accepts)} accepts", f"one for each of {len(op.requests)} requests")
         _check_lens(op, self.world)
-        _check_padding(op, self.world)
+        check_padding(op, self.world)
         verified = op.verify_lens or (accept_max(self.world),) * len(op.accepts)
         for accept, most in zip(op.accepts, verified, strict=True):
             if not 1 <= accept <= most:
@@ -264,26 +263,6 @@ def check(program: Program) -> None:
             ledger.apply(op)
         except InvalidOp as error:
             raise ProgramError(f"op {index} ({op.kind}): {error}") from None
-
-
-def _check_padding(op: Decode | Idle | Verify, world: World) -> None:
-    """Ranks are alike: no other has more requests in a step than this one may run."""
-    beside_extend = getattr(op, "beside_extend", 0)
-    if isinstance(op, Verify) and op.dead and not world.has_draft_model:
-        raise InvalidOp(f"padding of a verify of {world.spec_algorithm}", "none: EAGLE's alone is padded")
-    if world.encoder_decoder and (op.dead or beside_extend):
-        raise InvalidOp("padding in a world with encoders", "none: not tried with them yet")
-    if op.dead > DEAD_MAX:
-        raise InvalidOp(f"{op.dead} dead rows", f"at most {DEAD_MAX}")
-    if beside_extend not in (0, 1):
-        raise InvalidOp(f"beside_extend is {beside_extend}", "0 or 1")
-    if isinstance(op, Decode) and beside_extend and op.dead:
-        raise InvalidOp(f"{op.dead} dead rows of a step that is run as an extend", "none")
-    if isinstance(op, Idle) and beside_extend and not op.dead:
-        raise InvalidOp("an idle step beside an extend without dead rows", "at least one")
-    rows = op.dead + len(getattr(op, "requests", ()))
-    if not beside_extend and rows > world.max_running_requests:
-        raise InvalidOp(f"a step of {rows} rows, dead ones included", f"at most {world.max_running_requests}")
 
 
 def _check_lens(op: Verify, world: World) -> None:

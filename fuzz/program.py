@@ -75,8 +75,8 @@ class Verify:
 
     ``draft_extend`` 1: the draft model's extend over the verified window follows, as in service. ``draft_decode`` 1:
     what is verified comes from the draft model's steps, as in service; else it is drawn. Both mean nothing in a world
-    whose draft model is not driven. Where a world is ragged, ``verify_lens[i]`` tokens are verified; empty: all drafted.
-    ``dead`` requests of nobody follow, in the verify and in the draft model's extend, see Decode.
+    whose draft model is not driven. ``dead`` requests of nobody are behind those of both, see Decode. Where a world is
+    ragged, ``verify_lens[i]`` tokens are verified; empty: all drafted.
     """
 
     kind: ClassVar[str] = "verify"
@@ -200,13 +200,11 @@ def op_to_json(op: Op) -> dict[str, Any]:
         data["requests"] = list(op.requests)
     if isinstance(op, Verify):
         data["accepts"], data["draft_extend"] = list(op.accepts), op.draft_extend
-        later = {"draft_decode": op.draft_decode, "verify_lens": list(op.verify_lens), "dead": op.dead}
+        later = {"draft_decode": op.draft_decode, "verify_lens": list(op.verify_lens)}
         data |= {name: value for name, value in later.items() if value}
     if isinstance(op, Finish):
         data["keep"] = op.keep
-    if isinstance(op, (Decode, Idle)):  # both came later
-        data |= {name: getattr(op, name) for name in ("dead", "beside_extend") if getattr(op, name)}
-    return data
+    return data | {name: getattr(op, name) for name in ("dead", "beside_extend") if getattr(op, name, 0)}  # came later
 
 
 def _row_to_json(row: Row) -> dict[str, Any]:
