@@ -16,7 +16,7 @@ SECONDS = 120
 FIRST = Extend((Row(0, 5), Row(1, 3)))
 DRAFTS = {"spec_algorithm": "EAGLE", "spec_steps": 2, "spec_topk": 1, "spec_draft_tokens": 3, "context_len": 256}
 TREES = {**DRAFTS, "spec_topk": 2, "spec_draft_tokens": 4}
-NGRAM = {**DRAFTS, "spec_algorithm": "NGRAM"}
+NGRAM = {**DRAFTS, "spec_algorithm": "NGRAM", "spec_steps": 3}
 BOTH = Verify((0, 1), (1, 2), draft_decode=1, dead=2)
 
 
