@@ -12,7 +12,7 @@ from stubs.world import World
 WORKER = "sglang.srt.speculative.eagle_worker_v2"
 PER_REQUEST = ("num_tokens_per_req", "num_tokens_per_batch")  # the second up to 0.5.8
 WIDTHS = (*PER_REQUEST, "num_tokens_for_logprob_per_req", "num_tokens_for_logprob_per_batch")
-_TOLD = re.compile(r"\bnum_tokens_per_(?:req|batch) ?= ?(self\.[^,\n]+)")
+_TOLD = re.compile(r"\bnum_tokens_per_(?:req|batch) ?= ?(self\.[^,#\n]*[^,#\s])")
 
 
 def draft_extend_width(world: World) -> int | None:

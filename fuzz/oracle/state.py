@@ -38,13 +38,13 @@ def inputs_unchanged(view: StepView) -> list[Fault]:
 
 
 def batch_sound(view: StepView) -> list[Fault]:
-    """What a forward batch says of its own size in several places is the same everywhere, with padding or without."""
-    batch = view.plan.forward_batch
+    """What a forward batch says of its own size in several places is the same everywhere, with its padding or without."""
+    batch, plan = view.plan.forward_batch, view.plan
     lens = getattr(batch, "extend_seq_lens", None)
     said = getattr(batch, "extend_num_tokens", None)
     if batch.forward_mode.is_idle() or said is None or not isinstance(lens, torch.Tensor):
         return []
-    if said in (int(lens.sum()), int(lens[: len(view.plan.rows)].sum())):
+    if said == int(lens.sum()) or (plan.is_padded and said == int(lens[: len(plan.rows)].sum())):
         return []
     return [
         Fault(

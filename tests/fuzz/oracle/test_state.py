@@ -75,6 +75,21 @@ def test_tokens_taken_to_the_model(given: Any, taken: Any, faults: list[str]) ->
     assert [str(fault.signature) for fault in tokens_as_given(replace(view, plan=plan))] == faults
 
 
+def test_padding_is_counted_or_not_and_comes_behind_the_tokens() -> None:
+    view = Case().view()
+    lens, rows = torch.tensor([3, 2, 3]), (view.plan.rows * 2)[:2]
+
+    def of(counted: int, taken: list[int]) -> StepView:
+        batch = SimpleNamespace(
+            forward_mode=Mode(False), extend_num_tokens=counted, extend_seq_lens=lens, input_ids=torch.tensor(taken)
+        )
+        plan = replace(view.plan, forward_batch=batch, rows=rows, input_ids=torch.tensor([7, 9]), is_padded=True)
+        return replace(view, plan=plan)
+
+    assert [len(batch_sound(of(counted, [7, 9]))) for counted in (8, 5, 6)] == [0, 0, 1]
+    assert [len(tokens_as_given(of(8, taken))) for taken in ([7, 9, 0], [7, 9], [7, 0, 9], [7])] == [0, 0, 1, 1]
+
+
 # --- KV rows -----------------------------------------------------------------------------------------------------
 
 
