@@ -79,7 +79,9 @@ class Planner:
         if not padding.is_needed:
             return self.step(mode, parts, batch, graph=graph)
         rows, beside_extend = len(parts) + padding.dead, padding.beside_extend
-        forward_batch = sglang_padding.padded_batch(batch, self.server.target, rows, beside_extend=beside_extend)
+        forward_batch = sglang_padding.padded_batch(
+            batch, self.server.target, rows, self.world, beside_extend=beside_extend
+        )
         plan = self.planned(mode, parts, forward_batch)
         return as_padded(plan, padding, "padded" if forward_batch.forward_mode.name == mode.upper() else "relabelled")
 

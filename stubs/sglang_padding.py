@@ -10,11 +10,12 @@ from stubs.refusal import Refused
 from stubs.sglang import accepted, load, start_groups
 from stubs.sglang_batch import forward_batch
 from stubs.sglang_flashinfer import kept_on_cpu
+from stubs.world import World
 
 BATCHES = "sglang.srt.model_executor.forward_batch_info"
 
 
-def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> Any:
+def padded_batch(batch: Any, runner: Any, rows: int, world: World, *, beside_extend: bool) -> Any:
     """The ForwardBatch of a rank whose gather takes ``rows`` tokens of it, by SGLang's own padding before an eager run.
 
     ``batch`` is the ScheduleBatch; ``beside_extend``: some rank extends, for which SGLang may relabel this one's step.
@@ -24,15 +25,19 @@ def padded_batch(batch: Any, runner: Any, rows: int, *, beside_extend: bool) -> 
     if beside_extend:
         _check_relabels()
     batch.is_extend_in_batch = beside_extend
-    return padded_by(lambda: forward_batch(batch, runner), batch, runner, rows)
+    return padded_by(lambda: forward_batch(batch, runner), batch, runner, rows, world)
 
 
-def padded_by(make: Callable[[], Any], batch: Any, runner: Any, requests: int) -> Any:
+def padded_by(make: Callable[[], Any], batch: Any, runner: Any, requests: int, world: World) -> Any:
     """The ForwardBatch that ``make`` makes of ``batch``, padded as above to ``requests``, of as many tokens each as it has.
 
     SGLang knows by the spec input how many those are.
     """
-    if runner.world.linear_before:
+    if world.runner == "real":
+        raise Refused(
+            "SGLang's own runner pads by itself: steps of a rank among several are driven on the fake one alone"
+        )
+    if world.linear_before:
         raise Refused("padded steps of a model whose linear layers come first are not driven yet")
     batch.global_num_tokens = [requests]
     batch.global_num_tokens_for_logprob = [requests]
@@ -43,12 +48,12 @@ def padded_by(make: Callable[[], Any], batch: Any, runner: Any, requests: int) -
     return padded
 
 
-def padded_draft(make: Callable[[], Any], batch: Any, runner: Any, requests: int) -> Any:
+def padded_draft(make: Callable[[], Any], batch: Any, runner: Any, requests: int, world: World) -> Any:
     """The same of what a speculative worker prepares: up to 0.5.12 it plans metadata first, and no runner plans it again.
 
     There workers say so where they call the runner (skip_attn_backend_init), later ones tell the batch.
     """
-    padded = padded_by(make, batch, runner, requests)
+    padded = padded_by(make, batch, runner, requests, world)
     if not hasattr(padded, "needs_forward_metadata_init"):
         padded.needs_forward_metadata_init = lambda: False
     return padded

@@ -133,11 +133,11 @@ def draft_input(
     )
 
 
-def verify_forward_batch(verify_input: Any, batch: Any, target: Any) -> Any:
+def verify_forward_batch(verify_input: Any, batch: Any, target: Any, world: World) -> Any:
     """SGLang's own preparation of the verify step; returns its ForwardBatch."""
     worker = SimpleNamespace(model_runner=target)
     prepare = find("sglang.srt.speculative.eagle_utils:eagle_prepare_for_verify")
-    told = verify_width(target.world)
+    told = verify_width(world)
     for name in PER_REQUEST:
         if told is not None and hasattr(verify_input, name):
             setattr(verify_input, name, told)

@@ -159,7 +159,9 @@ class SpeculativeRound:
         batch = self._worker_batch(parts, self.planner.locations(parts))
         make = partial(sglang_spec.draft_extend_forward_batch, batch, draft, world, counts, predict.clone(), graph)
         requests = len(parts) + padding.dead
-        forward_batch = sglang_padding.padded_draft(make, batch, draft, requests) if padding.is_needed else make()
+        forward_batch = (
+            sglang_padding.padded_draft(make, batch, draft, requests, world) if padding.is_needed else make()
+        )
         causal = [replace(part, tree=None, fill=0) for part in parts]
         plan = self.planner.planned("draft_extend", causal, forward_batch, on_draft=True, graph=graph)
         return replace(plan, input_ids=predict)

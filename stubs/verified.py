@@ -21,12 +21,12 @@ Parents = list[list[int | None]]
 def eagle_batch(server: Any, batch: Any, tree: tuple[Any, ...], padding: Padding) -> tuple[Parents, Any]:
     """Of what EAGLE drafts: ``tree`` as its worker has it, the draft's input on ``batch``."""
     built = sglang_spec.build_verify_input(batch, batch.spec_info, tree, server.target, server.draft, server.world)
-    requests, target = len(batch.seq_lens), server.target
+    requests, target, world = len(batch.seq_lens), server.target, server.world
     parents = [draft_tree.parents(built, request) for request in range(requests)]
-    make = partial(sglang_spec.verify_forward_batch, built, batch, target)
+    make = partial(sglang_spec.verify_forward_batch, built, batch, target, world)
     if not padding.is_needed:
         return parents, make()
-    return parents, sglang_padding.padded_draft(make, batch, target, requests + padding.dead)
+    return parents, sglang_padding.padded_draft(make, batch, target, requests + padding.dead, world)
 
 
 def modelless_batch(

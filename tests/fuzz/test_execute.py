@@ -52,13 +52,15 @@ def test_another_seed_gives_another_trace(real_worker: RealWorker) -> None:
 def test_generated_programs_find_nothing_on_a_sound_pair(real_worker: RealWorker) -> None:
     # 0.5.12: later releases' fa3 draft extend passes the page table's end near the context limit. Its graphs of the
     # draft's extend are wrong, its fa3 takes values to be as wide as keys when it verifies trees, and NGRAM's narrowest
-    # trees for chains; as a half it is given e5m2. Its Triton knows no chunks; what other wrappers do has tests of its own.
+    # trees for chains; as a half it is given e5m2. Its Triton knows no chunks, and reads in a padded verify, if deterministic,
+    # of more requests than were planned; what other wrappers do has tests of its own.
     worker = real_worker("0.5.12")
     limits = Limits(pairs=("triton:fa3",), tokens_max=80)
-    drawn = (program_for(seed, limits) for seed in range(40))
+    drawn = (program_for(seed, limits) for seed in range(50))
     kept = (one for one in drawn if not one.world.wrapper and not one.world.attention_chunk_size)
     kept = (one for one in kept if one.world.kv_dtype != "fp8_e5m2")
-    programs = [one for one in kept if one.world.spec_algorithm in ("", "EAGLE")][:25]
+    kept = (one for one in kept if not one.world.deterministic or not any(getattr(op, "dead", 0) for op in one.ops))
+    programs = [one for one in kept if one.world.spec_algorithm in ("", "EAGLE")][:30]
     sound = [replace(one, world=replace(one.world, graph=0, graph_max=0, v_head_dim=0)) for one in programs]
     traces = [worker.run(one, SECONDS) for one in sound]
     assert [signatures(trace) for trace in traces if trace.verdict not in (Verdict.OK, Verdict.UNSUPPORTED)] == []
