@@ -84,19 +84,16 @@ def test_what_sglang_does_not_serve_is_refused_in_its_words(
     assert names in trace.findings[0].message
 
 
-# SGLang's own: triton attends to a prompt without a prefix densely, and stores it without the scale that decode reads with.
-OF_PROMPTS = "state/kv_stored_unscaled/TritonAttnBackend.forward_extend"
 # What tests.fuzz.narrow_executor plants, in its order -> the pair, the scale and what is found.
 PLANTED = {
     "nothing": ("fa3:flashmla", 0, []),
-    "read unscaled": ("triton:triton", 16, [OF_PROMPTS, "numeric/kv_scale_ignored/TritonAttnBackend.forward_decode"]),
+    "read unscaled": ("triton:triton", 16, ["numeric/kv_scale_ignored/TritonAttnBackend.forward_decode"]),
     "stored unscaled": (
         "triton:triton",
         16,
         [
-            OF_PROMPTS,
-            "state/kv_stored_unscaled/TritonAttnBackend.forward_decode",
-            "numeric/stored_kv_wrong/TritonAttnBackend.forward_decode",
+            f"{kind}/TritonAttnBackend.forward_decode"
+            for kind in ("state/kv_stored_unscaled", "numeric/stored_kv_wrong")
         ],
     ),
     "next position": (
