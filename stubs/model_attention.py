@@ -120,7 +120,7 @@ def as_called(world: World, layers: list[Any], *, is_draft: bool) -> list[Any]:
 
 
 def _dense(world: World, layer_id: int) -> Any:
-    """What attends without absorption in this layer; None where backends that absorb are all there is to call."""
-    if not sglang_dense.knows_dense_attention() and not {world.prefill, world.decode} & set(UNABSORBED):
+    """What attends without absorption in this layer; None where no backend of the pair is asked to."""
+    if not {world.prefill, world.decode} & set(UNABSORBED):
         return None
     return sglang_dense.dense_attention(world, sglang_dense.dense_layer(world, layer_id))

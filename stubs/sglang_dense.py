@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from stubs.latent_worlds import UNABSORBED
 from stubs.layer import layer_of
 from stubs.refusal import Refused
 from stubs.rotary import rotary_of
@@ -104,14 +105,11 @@ def _take_gpu_paths(module: Any) -> None:
     module.merge_state_v2 = load("sgl_kernel").merge_state_v2  # up to 0.5.14 imported for a GPU alone
 
 
-def knows_dense_attention() -> bool:
-    """Whether the release keeps DeepSeek's attention without absorption where others can call it."""
-    return find(f"{MHA}:DeepseekMHAForwardMixin") is not None
-
-
 def method_of(attention: Any, world: World, forward_batch: Any) -> tuple[str, str] | None:
     """The two methods by which the model attends to this batch, or None where it absorbs. SGLang's own choice."""
     backend = serving(world, forward_batch.forward_mode)
+    if backend not in UNABSORBED:
+        return None
     registry = load(f"{MODELS}.attention_backend_handler").AttentionBackendRegistry
     attention.current_attention_backend = backend
     return METHODS.get(registry.get_handler(backend)(attention, forward_batch).name)

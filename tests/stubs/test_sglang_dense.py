@@ -78,6 +78,10 @@ def test_what_it_answers_of_other_kinds_is_absorbed(monkeypatch: pytest.MonkeyPa
     assert chosen(monkeypatch, "flashinfer", "MLA") is None
 
 
+def test_backends_that_attend_to_absorbed_prompts_are_asked_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(monkeypatch, "triton", "MHA") is None
+
+
 def test_what_is_drawn_stays_as_it_is() -> None:
     def prepare(positions: Any, hidden: Any, batch: Any, allocator: None) -> Any:
         hidden[0].zero_()
