@@ -77,9 +77,11 @@ class SpeculativeRound:
     def _with_trees(
         self, parts: Sequence[RowPlan], parents: Sequence[list[int | None]], tokens: torch.Tensor
     ) -> list[RowPlan]:
-        """``parts`` with who sees whom of their nodes; ``tokens`` int64 [parts * width] are what SGLang verifies."""
-        planned = []
-        for part, above, drafted in zip(parts, parents, tokens.view(len(parts), -1).tolist(), strict=True):
+        """``parts`` with who sees whom of their nodes; ``tokens`` int64 [parts * width], and padding, are what is verified."""
+        planned, width = [], self.world.spec_draft_tokens
+        for part, above, drafted in zip(
+            parts, parents, tokens[: len(parts) * width].view(-1, width).tolist(), strict=True
+        ):
             fill = 0 if self.world.has_draft_model else draft_tree.fill(above, drafted)
             planned.append(replace(part, tree=draft_tree.ancestors(above), fill=fill))
         return planned

@@ -162,6 +162,15 @@ def test_a_verify_and_its_draft_extend_are_padded(
     ]
 
 
+def test_a_tree_of_an_odd_number_of_rows_is_padded(real_worker: RealWorker) -> None:
+    padded = program(
+        Verify((0, 1), (1, 1), dead=1), prefill="triton", decode="fa3", **{**TREES, "spec_draft_tokens": 3}
+    )
+    trace = real_worker("0.5.23").run(padded, SECONDS)
+    assert [step.mode for step in trace.steps[2:]] == ["verify_tree_prefill_padded", "draft_extend_padded"]
+    assert [finding for finding in trace.findings if finding.verdict.value == "infra"] == []
+
+
 def test_a_padded_verify_is_run_without_its_graph(real_worker: RealWorker) -> None:
     trace = real_worker("0.5.23").run(
         program(BOTH, Verify((0, 1), (2, 1)), prefill="fa3", decode="fa3", graph=1, **DRAFTS), SECONDS
