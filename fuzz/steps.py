@@ -7,17 +7,10 @@ from typing import Any
 
 from fuzz.finding import Finding
 from fuzz.program import Decode, Extend, Idle, Mixed, Op, Program, Verify
-from fuzz.trace import Trace
+from fuzz.trace import MODES, Trace
 
 # Steps on the draft model, which scripts do not have.
-DRAFT_MODES = (
-    "draft_prefill",
-    "draft_decode",
-    "draft_decode_graph",
-    "draft_extend",
-    "draft_extend_graph",
-    "draft_extend_padded",
-)
+DRAFT_MODES = tuple(mode for mode in MODES if mode.startswith("draft_"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,10 @@ def batch_sound(view: StepView) -> list[Fault]:
 def tokens_as_given(view: StepView) -> list[Fault]:
     """The tokens that a forward batch takes to the model are those that it was made for, in their order; then padding."""
     given, taken = view.plan.input_ids, getattr(view.plan.forward_batch, "input_ids", None)
-    if given is None:
+    if given is not None and isinstance(taken, torch.Tensor) and view.plan.is_padded:
+        taken = taken[: len(given)]
+    if given is None or (isinstance(taken, torch.Tensor) and torch.equal(given, taken.to(given.dtype))):
         return []
-    if isinstance(taken, torch.Tensor):
-        own = taken[: len(given)] if view.plan.is_padded else taken
-        if torch.equal(given, own.to(given.dtype)):
-            return []
     found = taken.tolist()[:12] if isinstance(taken, torch.Tensor) else taken
     return [
         Fault(
